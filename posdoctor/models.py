@@ -91,7 +91,7 @@ class PublishedModel:
         if not vocabulary:
             raise InputError(f"{name} has no vocabulary in its configuration. {HOW}")
         self.model, self.config, self.vocabulary = model.eval(), text, int(vocabulary)
-        weight = next(model.parameters())
+        weight = next(model.parameters(), torch.empty(0))
         self.dtype, self.device = weight.dtype, weight.device
         self.words = {  # a class may take its base's by *args, **kwargs
             word

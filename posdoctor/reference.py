@@ -36,22 +36,19 @@ THEIRS = "transformers.models"
 
 def built_anew(model: nn.Module) -> nn.Module | str:
     """Return a model's class built anew with its weights; or why that cannot be."""
-    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
-
+    own = (each for each in type(model).__mro__ if each.__module__.startswith(THEIRS))
     config: Any = model.config
-    own = (
-        each for each in type(model).__mro__ if each.__module__.startswith("transformers.models")
-    )
-    cls: Any = next(own, None) or MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
-    if cls is None:
-        return "transformers has no class for it"
     try:
+        from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
+
+        cls: Any = next(own, None) or MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
+        if cls is None:
+            return "transformers has no class for it"
         with torch.random.fork_rng(devices=[]):
             anew: nn.Module = cls(copy.deepcopy(config)).eval()
-        weights = model.state_dict()
-        missing = anew.load_state_dict(weights, strict=False, assign=True).missing_keys
-    except Exception as error:  # whatever a class raises
-        return f"{cls.__name__} raised {type(error).__name__}: {error}"
+        missing = anew.load_state_dict(model.state_dict(), strict=False, assign=True).missing_keys
+    except Exception as error:  # whatever a class raises, or that there is no transformers
+        return f"{type(error).__name__}: {error}"
     if missing:
         return f"{cls.__name__} has weights of other names, such as {missing[0]}"
     return anew.to(next(model.parameters()).device)
