@@ -76,7 +76,9 @@ def diagnose(
     if isinstance(thing, PositionEncoding) and kind is None:
         report = of_encoding(thing, dtypes, options)
     elif kind is None and is_model(thing):
-        report = examine_model(thing)
+        beside = expect if is_model(expect) else None
+        report = examine_model(thing, beside)
+        expect = expect if beside is None else None
     elif isinstance(thing, Mapping):
         case = Case()
         report = Report("configuration", case, examine_configuration(thing, case))

@@ -24,8 +24,7 @@ from planted import (
 from torch import nn
 
 from pe_course import census
-from pe_course.model import LabModel, Transformer
-from pe_course.registry import METHODS, Sizes, encodings
+from pe_course.registry import METHODS, Sizes
 from pe_lib.recent.temperature import QueryTemperature
 from pe_lib.rope import RoPE
 from pe_lib.rope_scaling import DynamicNTK, llama3, proportional, yarn
@@ -43,7 +42,6 @@ from posdoctor.doctor import (
 )
 from posdoctor.factory import published_files
 from posdoctor.findings import FAULT, UNSURE
-from posdoctor.models import examine_model
 from posdoctor.rules import identify, series
 from tools import doctor_page
 
@@ -131,59 +129,6 @@ def test_a_port_without_frequencies_is_compared_by_its_scores():
 
     assert told("grid", columns_first, unseen.flat_grid, "rotary") == ["scores-differ"]
     assert not told("grid", unseen.flat_grid, unseen.flat_grid, "rotary")
-
-
-def small_llama(**others: float) -> nn.Module:
-    transformers = pytest.importorskip("transformers")
-    sizes = {"vocab_size": 64, "hidden_size": 64, "intermediate_size": 32, "num_hidden_layers": 2,
-             "num_attention_heads": 4, "max_position_embeddings": 128, **others}  # fmt: skip
-    torch.manual_seed(0)
-    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes))
-
-
-@pytest.mark.parametrize("name", unseen.MODELS)
-def test_a_bug_in_a_model_is_named_with_its_layer(name):
-    verdict, where, patch = unseen.MODELS[name]
-    sizes = {"num_hidden_layers": 3, "num_key_value_heads": 2, "intermediate_size": 64}
-    model = small_llama(max_position_embeddings=256, rope_theta=500000.0, **sizes)
-    report = diagnose(patch(model))
-    assert (verdict, where) in {(each.name, each.where) for each in report.faults}
-
-
-def test_a_models_own_short_window_is_no_fault():
-    transformers = pytest.importorskip("transformers")
-    config = transformers.MistralConfig(
-        vocab_size=64, hidden_size=64, intermediate_size=64, num_hidden_layers=2,
-        num_attention_heads=4, num_key_value_heads=2, sliding_window=8,
-    )  # fmt: skip
-    torch.manual_seed(0)
-    report = diagnose(transformers.MistralForCausalLM(config))
-    assert report.healthy, str(report)
-    assert any("window of 8" in words for words in report.case.unexamined)
-
-
-ROTATES_INSIDE = {
-    "GPTJForCausalLM": {"n_embd": 64, "n_layer": 2, "n_head": 4, "rotary_dim": 8, "n_inner": 64},
-    "CodeGenForCausalLM": {"n_embd": 64, "n_layer": 2, "n_head": 4, "rotary_dim": 8},
-    "Llama4ForCausalLM": {
-        "hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4, "head_dim": 16,
-        "num_key_value_heads": 2, "intermediate_size": 64, "intermediate_size_mlp": 64,
-        "num_local_experts": 2, "attention_chunk_size": 64, "rope_theta": 500000.0,
-    },
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", ROTATES_INSIDE)
-def test_a_layer_is_seen_where_its_rotation_is_written_inside_attention(name):
-    transformers = pytest.importorskip("transformers")
-    model_class = getattr(transformers, name)
-    config_class = model_class.config_class
-    torch.manual_seed(0)
-    model = model_class(config_class(vocab_size=64, bos_token_id=1, eos_token_id=2, pad_token_id=0,
-                                     **ROTATES_INSIDE[name]))  # fmt: skip
-    report = diagnose(model)
-    assert report.healthy, str(report)
-    assert "layers that do as configured" in report.case.facts
 
 
 def test_every_way_in_reaches_the_same_diagnosis(tmp_path):
@@ -311,98 +256,6 @@ def test_a_table_kept_in_bfloat16_has_lost_its_positions():
     angles = (torch.arange(2048).bfloat16()[:, None] * frequencies(32).bfloat16()).float()
     report = diagnose((angles.cos(), angles.sin()))
     assert {"angles-rounded", "positions-rounded"} & set(report.names(FAULT))
-
-
-def model_of(name: str, **options: object) -> Transformer:
-    per_layer = encodings(METHODS[name], SIZES, 2)
-    return Transformer(
-        50, d_model=64, n_heads=4, encoding=per_layer, causal=True, **options
-    ).double()
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_a_model_with_any_method_keeps_what_a_model_must_keep(name):
-    report = diagnose(LabModel(model_of(name)))
-    assert report.healthy, str(report)
-    assert ("shift" in report.names()) == (name in ("sinusoidal", "learned", "fire", "temperature"))
-
-
-def test_a_cache_without_its_offset_is_found(monkeypatch):
-    """A run that begins again is refused by the library; a tensor of positions is taken."""
-    from pe_lib.attention import KVCache
-
-    monkeypatch.setattr(KVCache, "next_positions", lambda self, length: torch.arange(length))
-    report = examine_model(LabModel(model_of("rope")))
-    assert {"cache", "chunked-prefill"} <= set(report.names(FAULT))
-
-
-class Careless(LabModel):
-    """A model that ignores the positions it is given, and masks."""
-
-    def logits(self, ids, positions, mask):
-        return self.model(ids)
-
-
-def test_a_model_that_ignores_mask_and_positions_is_found():
-    report = examine_model(Careless(model_of("learned")))
-    assert {"left-padding", "packing"} <= set(report.names(FAULT))
-
-
-def test_a_published_model_is_examined():
-    report = diagnose(small_llama(hidden_size=32, rope_theta=500000.0))
-    assert report.healthy, str(report)
-    assert "500000" in report.case.facts["layers 0, 1 (full_attention)"]
-    assert "shift" not in report.names()
-    assert report.case.facts["layers that do as configured"] == "0, 1"
-    assert report.profile.rule.base == 500000 and report.profile.layout == ("half", 0, 8)
-
-
-def test_a_published_model_whose_tables_were_cast_with_it_is_found():
-    assert diagnose(small_llama()).healthy
-    assert "frequencies-rounded" in diagnose(small_llama().bfloat16()).names(FAULT)
-
-
-def test_a_published_model_that_rotates_by_another_base_than_its_configuration_is_found():
-    model = small_llama()
-    model.model.rotary_emb.inv_freq = frequencies(16, 500000.0).float()
-    assert diagnose(model).names(FAULT) == ["base"]
-
-
-def test_a_published_model_that_pairs_its_components_otherwise_is_found(monkeypatch):
-    from transformers.models.llama import modeling_llama
-
-    def neighbours(q, k, cos, sin):
-        cos, sin = (x[:, None].chunk(2, -1)[0].repeat_interleave(2, -1) for x in (cos, sin))
-        swap = (torch.stack([-x[..., 1::2], x[..., ::2]], -1).flatten(-2) for x in (q, k))
-        return tuple(x * cos + y * sin for x, y in zip((q, k), swap, strict=True))
-
-    neighbours.__name__ = "apply_rotary_pos_emb"
-    monkeypatch.setattr(modeling_llama, "apply_rotary_pos_emb", neighbours)
-    assert diagnose(small_llama()).names(FAULT) == ["layout"]
-
-
-def test_layers_of_two_kinds_are_held_to_frequencies_of_their_own():
-    transformers = pytest.importorskip("transformers")
-    config = transformers.Gemma3TextConfig(
-        vocab_size=64, hidden_size=32, intermediate_size=32, num_hidden_layers=6, head_dim=16,
-        num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=128,
-    )  # fmt: skip
-    torch.manual_seed(0)
-    model = transformers.Gemma3ForCausalLM(config)
-    report = diagnose(model)
-    assert report.healthy, str(report)
-    assert report.case.facts["layers that do as configured"] == "0 to 5"
-    model.model.rotary_emb.sliding_attention_inv_freq = frequencies(16, 1e6).float()
-    (wrong,) = diagnose(model).faults
-    assert (wrong.name, wrong.where) == ("base", "layers 0 to 4")
-
-
-def test_what_a_published_model_does_not_show_is_said():
-    transformers = pytest.importorskip("transformers")
-    config = transformers.GPT2Config(vocab_size=64, n_embd=32, n_layer=1, n_head=2, n_positions=99)
-    report = diagnose(transformers.GPT2LMHeadModel(config))
-    assert report.healthy and "shift" in report.names()
-    assert "add" in report.case.unexamined[-1]
 
 
 @pytest.fixture(scope="module")
