@@ -22,13 +22,16 @@ class Profile:
         kind: "rotary", "bias" or "absolute".
         dim: width d of a head.
         layout: of the pairs.
-        rates: (n, axes) radians per position, in the pairs' order.
-        gain: factor on queries, and on keys.
+        inv_freq: (n, axes) radians per position, in the pairs' order; up to `long_from` positions.
+        attention_factor: on queries, and on keys.
         rule: that the rates follow.
         bias: (heads, 2L - 1) values by relative position, of a bias.
         far: (heads, n) values of one query at far distances, then ahead of it.
         table: (positions, D) codes.
         backwards: whether queries and keys both rotate against the usual direction.
+        inv_freq_long: (n, axes), in calls that are longer than `long_from`; None if they are the
+            same, or (dynamic NTK) follow the length.
+        long_from: longest call that has `inv_freq`; None if all have.
     """
 
     kind: str
@@ -41,6 +44,8 @@ class Profile:
     far: Tensor | None = None
     table: Tensor | None = None
     backwards: bool = False
+    inv_freq_long: Tensor | None = None
+    long_from: int | None = None
 
 
 @dataclass
