@@ -18,11 +18,12 @@ from torch.overrides import TorchFunctionMode
 from pe_lib.sinusoidal import LAYOUTS
 from posdoctor.configs.explain import runs
 from posdoctor.configuration import read
-from posdoctor.precision import LOST, ROUNDING, cause, off_line, past_the_end, report
+from posdoctor.precision import ROUNDING, cause, off_line, past_the_end, report
 from posdoctor.probes import Fit, Layout, fit_of, turned
 from posdoctor.profile import Case, Profile, compare_profiles
 from posdoctor.rules import Rule, identify
 from posdoctor.subjects import InputError
+from posdoctor.tolerances import LOST
 
 TOKENS = 47  # no width of a head
 CLOSE = {torch.float64: 1e-2, torch.float32: 1e-2, torch.bfloat16: 0.06, torch.float16: 0.06}

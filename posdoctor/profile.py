@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from pe_lib.rope_scaling import dynamic_ntk
 from posdoctor.findings import FAULT, NOTE, UNSURE, Finding
 from posdoctor.probes import Layout
-from posdoctor.rules import CLOSE, Rule
+from posdoctor.rules import Rule
+from posdoctor.tolerances import CLOSE, RECOGNISED
+
+SAME = 4 * CLOSE  # of a measured frequency and an expected one, as a share
 
 
 @dataclass
@@ -32,6 +37,7 @@ class Profile:
         inv_freq_long: (n, axes), in calls that are longer than `long_from`; None if they are the
             same, or (dynamic NTK) follow the length.
         long_from: longest call that has `inv_freq`; None if all have.
+        at_length: measures (n, axes) in a call of some length; None where that is refused.
     """
 
     kind: str
@@ -46,6 +52,18 @@ class Profile:
     backwards: bool = False
     inv_freq_long: Tensor | None = None
     long_from: int | None = None
+    at_length: Callable[[int], Tensor | None] | None = None
+
+    def inv_freq_at(self, length: int) -> Tensor | None:
+        """Return the frequencies (n, axes) in a call of some length; None if nobody knows them."""
+        if self.long_from is None or length <= self.long_from:
+            return self.inv_freq
+        if self.at_length is not None:
+            return self.at_length(length)
+        if self.rule is not None and self.rule.name == "dynamic" and self.inv_freq is not None:
+            factor, slow = self.rule.factor, self.inv_freq.sum(1)
+            return dynamic_ntk(slow, factor, self.long_from, length)[:, None]
+        return self.inv_freq_long
 
 
 @dataclass
@@ -107,13 +125,15 @@ def compare_profiles(mine: Profile, other: Profile, case: Case) -> None:
         compare_layouts(mine, other, case)
     if mine.inv_freq is not None and other.inv_freq is not None:
         compare_rates(mine, other, case)
+        if mine.long_from is not None or other.long_from is not None:
+            compare_lengths(mine, other, case)
     if mine.backwards != other.backwards:
         case.drop("direction")
         case.fault("direction")
     if (
         mine.attention_factor is not None
         and other.attention_factor is not None
-        and abs(mine.attention_factor / other.attention_factor - 1) > 1e-3
+        and abs(mine.attention_factor / other.attention_factor - 1) > RECOGNISED
     ):
         times = (mine.attention_factor / other.attention_factor) ** 2
         found = f"{mine.attention_factor:.4f}, expected {other.attention_factor:.4f}"
@@ -197,43 +217,84 @@ def compare_layouts(mine: Profile, other: Profile, case: Case) -> None:
         case.fault("layout", f"{ours.name}, expected {theirs.name}")
 
 
-def compare_rates(mine: Profile, other: Profile, case: Case) -> None:
+def compare_rates(mine: Profile, other: Profile, case: Case, where: str = "") -> None:
     """Compare frequencies, and say in which way they differ."""
     assert mine.inv_freq is not None and other.inv_freq is not None
     a, b = mine.inv_freq.abs(), other.inv_freq.abs()
-    if a.shape != b.shape:
+    if len(a) != len(b):
         if not case.has("rotary-width"):
-            case.fault("frequencies", f"{tuple(a.shape)} of them, expected {tuple(b.shape)}")
+            case.fault("frequencies", f"{len(a)} pairs rotate, expected {len(b)}", where)
         return
-    scale = b.sum(1, keepdim=True).clamp(min=1e-12)
-    if float(((a - b).abs() / scale).max()) < 5 * CLOSE:
-        return
-    if a.shape[1] > 1 and compare_axes(a, b, case):
+    if a.shape != b.shape:
+        case.unexamined.append(f"axes: {a.shape[1]} were measured, {b.shape[1]} are expected")
+    elif a.shape[1] > 1 and not equal_rates(a, b) and compare_axes(a, b, case):
         return
     a, b = a.sum(1), b.sum(1)
+    if equal_rates(a[:, None], b[:, None]):
+        return
     ours, theirs = mine.rule or Rule("unknown"), other.rule or Rule("unknown")
     detail = f"{ours}, expected {theirs}"
     if ours.name == theirs.name == "default":
         wider = math.log(theirs.base) / math.log(ours.base)
-        if abs(wider - 2) < 1e-3:
-            case.fault("exponent-halved", detail)
-        elif wider > 2 and abs(wider - round(wider)) < 1e-3:
+        if abs(wider - 2) < RECOGNISED:
+            case.fault("exponent-halved", detail, where)
+        elif wider > 2 and abs(wider - round(wider)) < RECOGNISED:
             width = f"{round(wider)} times the width of what rotates"
-            case.fault("exponent-over-whole-width", f"{detail}: as over {width}")
+            case.fault("exponent-over-whole-width", f"{detail}: as over {width}", where)
         else:
-            case.fault("base", detail)
+            case.fault("base", detail, where)
         return
     ratio = a / b.clamp(min=1e-12)
-    if float(ratio.max() / ratio.min() - 1) < 5 * CLOSE:
-        case.fault("factor", f"{detail}: all are {float(ratio.mean()):.4g} times as fast")
-    elif torch.allclose(a.sort().values, b.sort().values, rtol=5 * CLOSE):
-        case.fault("frequencies", "the expected ones, in another order")
+    if float(ratio.max() / ratio.min() - 1) < SAME:
+        case.fault("factor", f"{detail}: all are {float(ratio.mean()):.4g} times as fast", where)
+    elif torch.allclose(a.sort().values, b.sort().values, rtol=SAME):
+        case.fault("frequencies", "the expected ones, in another order", where)
     elif "unknown" not in (ours.name, theirs.name) and ours.name != theirs.name:
-        case.fault("rule", detail)
+        case.fault("rule", detail, where)
     elif ours.base != theirs.base and ours.name == theirs.name != "unknown":
-        case.fault("base", detail)
+        case.fault("base", detail, where)
     else:
-        case.fault("frequencies", detail)
+        worst = int((ratio.log().abs()).argmax())
+        off = f"pair {worst} is {float(ratio[worst]):.4g} times as fast"
+        case.fault("frequencies", f"{detail}: {off}", where)
+
+
+def equal_rates(a: Tensor, b: Tensor) -> bool:
+    """Return whether frequencies (n, axes) are equal, as shares of what each pair does."""
+    return float(((a - b).abs() / b.sum(1, keepdim=True).clamp(min=1e-12)).max()) < SAME
+
+
+def compare_lengths(mine: Profile, other: Profile, case: Case) -> None:
+    """Compare frequencies in longer calls, where either has others than in short ones."""
+    known = [one.long_from for one in (mine, other) if one.long_from is not None]
+    lengths = sorted({*known, *(each + 1 for each in known), *(2**k + 1 for k in range(6, 21))})
+    wrong, refused = [], []
+    for length in (each for each in lengths if each > min(known)):
+        a, b = (one.inv_freq_at(length) for one in (mine, other))
+        if a is None or b is None:
+            refused.append(length)
+        elif len(a) == len(b) and not equal_rates(a.sum(1)[:, None], b.sum(1)[:, None]):
+            wrong.append((length, a, b))
+    if refused:
+        case.unexamined.append(f"frequencies in calls of {runs_of(refused)} positions")
+    if not wrong:
+        return
+    length, a, b = wrong[0]
+    short = mine.inv_freq is not None and equal_rates(a, mine.inv_freq)
+    words = "those of short calls" if short else "others than in short calls"
+    pair = int((a / b.clamp(min=1e-12)).log().abs().amax(1).argmax())
+    times = float(a[pair].sum() / b[pair].sum())
+    case.fault(
+        "frequencies",
+        f"{words}; in a call of {length} positions pair {pair} is {times:.4g} times as fast as "
+        "expected",
+        f"calls of {runs_of([each[0] for each in wrong])} positions",
+    )
+
+
+def runs_of(lengths: list[int]) -> str:
+    """Return lengths in words: the first and the last."""
+    return f"{lengths[0]} to {lengths[-1]}" if len(lengths) > 1 else str(lengths[0])
 
 
 def compare_axes(a: Tensor, b: Tensor, case: Case) -> bool:
@@ -243,10 +304,10 @@ def compare_axes(a: Tensor, b: Tensor, case: Case) -> bool:
         for two in range(one):
             swapped = b.clone()
             swapped[:, [one, two]] = b[:, [two, one]]
-            if torch.allclose(a, swapped, rtol=1e-3, atol=1e-9):
+            if equal_rates(a, swapped):
                 case.fault("axes-exchanged", f"axes {two} and {one}")
                 return True
-    turned = [x > 1e-12 for x in (a, b)]
+    turned = [x > 0 for x in (a, b)]
     if not torch.equal(*turned):
         each = [["".join(str(n) for n in axes if pair[n]) or "none" for pair in x] for x in turned]
         case.fault("axes-split", "axes of each pair: {}, expected {}".format(*map(" ".join, each)))
