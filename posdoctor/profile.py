@@ -14,8 +14,9 @@ from pe_lib.rope_scaling import dynamic_ntk
 from posdoctor.findings import FAULT, NOTE, UNSURE, Finding
 from posdoctor.probes import Layout
 from posdoctor.rules import Rule
-from posdoctor.tolerances import CLOSE, RECOGNISED
+from posdoctor.tolerances import CLOSE, LOST, RECOGNISED
 
+TINY = torch.finfo(torch.float32).tiny
 SAME = 4 * CLOSE  # of a measured frequency and an expected one, as a share
 
 
@@ -30,8 +31,8 @@ class Profile:
         inv_freq: (n, axes) radians per position, in the pairs' order; up to `long_from` positions.
         attention_factor: on queries, and on keys.
         rule: that the rates follow.
-        bias: (heads, 2L - 1) values by relative position, of a bias.
-        far: (heads, n) values of one query at far distances, then ahead of it.
+        bias: (heads, n) values of a bias for one query.
+        distances: (n,) of the keys that have them, key - query.
         table: (positions, D) codes.
         backwards: whether queries and keys both rotate against the usual direction.
         inv_freq_long: (n, axes), in calls that are longer than `long_from`; None if they are the
@@ -47,7 +48,7 @@ class Profile:
     attention_factor: float | None = None
     rule: Rule | None = None
     bias: Tensor | None = None
-    far: Tensor | None = None
+    distances: Tensor | None = None
     table: Tensor | None = None
     backwards: bool = False
     inv_freq_long: Tensor | None = None
@@ -117,10 +118,8 @@ def compare_profiles(mine: Profile, other: Profile, case: Case) -> None:
     if mine.table is not None and other.table is not None:
         compare_codes(mine, other, case)
         return
-    for part in ("bias", "far"):
-        ours, theirs = getattr(mine, part), getattr(other, part)
-        if ours is not None and theirs is not None:
-            compare_biases(ours, theirs, part, case)
+    if mine.bias is not None and other.bias is not None:
+        compare_biases(mine, other, case)
     if mine.layout is not None and other.layout is not None:
         compare_layouts(mine, other, case)
     if mine.inv_freq is not None and other.inv_freq is not None:
@@ -140,31 +139,36 @@ def compare_profiles(mine: Profile, other: Profile, case: Case) -> None:
         case.fault("gain", f"{found}: scores times {times:.3f}")
 
 
-def compare_biases(mine: Tensor, other: Tensor, part: str, case: Case) -> None:
-    """Compare biases (heads, n) by distance, up to a number that the softmax cannot see."""
-    if len(mine) != len(other):
-        case.fault("bias-values", f"{len(mine)} heads, expected {len(other)}")
+def compare_biases(mine: Profile, other: Profile, case: Case) -> None:
+    """Compare biases by distance, up to a number that the softmax cannot see."""
+    assert mine.bias is not None and other.bias is not None
+    assert mine.distances is not None and other.distances is not None
+    if len(mine.bias) != len(other.bias):
+        case.fault("bias-values", f"{len(mine.bias)} heads, expected {len(other.bias)}")
         return
-    if part == "bias" and mine.shape != other.shape:  # tables of different lengths
-        width = min(mine.shape[1], other.shape[1])
-        mine, other = (x[:, (x.shape[1] - width) // 2 :][:, :width] for x in (mine, other))
-    hidden = mine.isinf() | other.isinf()
-    a, b = (x.masked_fill(hidden, 0) for x in (mine, other))
-    ahead = mine.shape[1] // 2 + 1 if part == "bias" else mine.shape[1] - 5  # keys ahead
-    count = (~hidden)[:, :ahead].sum(1, keepdim=True).clamp(min=1)
-    off = a - b - ((a - b)[:, :ahead].sum(1, keepdim=True) / count)
-    wrong = (off.abs() > 2e-4 + 2e-4 * b.abs()) & ~hidden
-    wrong |= mine.isinf() != other.isinf()
-    if not bool(wrong.any()):
+    ours, theirs = (torch.isin(x, y) for x, y in (
+        (mine.distances, other.distances), (other.distances, mine.distances)))  # fmt: skip
+    a, b, away = mine.bias[:, ours], other.bias[:, theirs], mine.distances[ours]
+    past, hides = away <= 0, a.isinf() != b.isinf()
+    hidden = a.isinf() | b.isinf()
+    a, b = (x.masked_fill(hidden, 0) for x in (a, b))
+    apart = (a - b).masked_fill(hidden | ~past, torch.nan)
+    level = apart.nanmedian(1).values.nan_to_num()
+    off = (a - b - level[:, None]).masked_fill(hidden, 0)
+    wrong = (off.abs() > CLOSE * b.abs().clamp(min=1)) | hides
+    if not bool(wrong[:, past].any()):
+        if bool(wrong.any()):
+            case.unsure("bias-future", f"{int(wrong.any(0).sum())} distances")
         return
-    if not bool(wrong[:, :ahead].any()):
-        case.unsure("bias-future")
-        return
-    where = "at far distances" if part == "far" else f"up to {mine.shape[1] // 2} positions away"
-    words = f"{int(wrong.any(0).sum())} of {mine.shape[1]} distances, {where}"
-    if bool((mine.isinf() != other.isinf()).any()):
-        words += ": they hide different keys"
-    case.fault("bias-values", f"{words}; largest difference {float(off.abs().max()):.3g}")
+    where = away[past & wrong.any(0)].abs()
+    words = f"{len(where)} of {int(past.sum())} distances, the nearest is {int(where.min())}"
+    if bool(hides[:, past].any()):
+        seen = [int(x.bias[0, some][past].isfinite().sum()) for x, some in
+                ((mine, ours), (other, theirs)) if x.bias is not None]  # fmt: skip
+        words += f"; the query sees {seen[0]} keys, expected {seen[1]}"
+    else:
+        words += f"; largest difference {float(off[:, past].abs().max()):.3g}"
+    case.fault("bias-values", words)
 
 
 def compare_codes(mine: Profile, other: Profile, case: Case) -> None:
@@ -175,7 +179,7 @@ def compare_codes(mine: Profile, other: Profile, case: Case) -> None:
     if a.shape[1] != b.shape[1]:
         case.fault("code-values", f"{a.shape[1]} components, expected {b.shape[1]}")
         return
-    close = 2e-3 * float(b.abs().max())
+    close = LOST / 50 * float(b.abs().max())
     wrong = (a - b).abs().amax(1) > close
     if not bool(wrong.any()):
         return
@@ -244,7 +248,7 @@ def compare_rates(mine: Profile, other: Profile, case: Case, where: str = "") ->
         else:
             case.fault("base", detail, where)
         return
-    ratio = a / b.clamp(min=1e-12)
+    ratio = a / b.clamp(min=TINY)
     if float(ratio.max() / ratio.min() - 1) < SAME:
         case.fault("factor", f"{detail}: all are {float(ratio.mean()):.4g} times as fast", where)
     elif torch.allclose(a.sort().values, b.sort().values, rtol=SAME):
@@ -261,7 +265,7 @@ def compare_rates(mine: Profile, other: Profile, case: Case, where: str = "") ->
 
 def equal_rates(a: Tensor, b: Tensor) -> bool:
     """Return whether frequencies (n, axes) are equal, as shares of what each pair does."""
-    return float(((a - b).abs() / b.sum(1, keepdim=True).clamp(min=1e-12)).max()) < SAME
+    return float(((a - b).abs() / b.sum(1, keepdim=True).clamp(min=TINY)).max()) < SAME
 
 
 def compare_lengths(mine: Profile, other: Profile, case: Case) -> None:
@@ -282,7 +286,7 @@ def compare_lengths(mine: Profile, other: Profile, case: Case) -> None:
     length, a, b = wrong[0]
     short = mine.inv_freq is not None and equal_rates(a, mine.inv_freq)
     words = "those of short calls" if short else "others than in short calls"
-    pair = int((a / b.clamp(min=1e-12)).log().abs().amax(1).argmax())
+    pair = int((a / b.clamp(min=TINY)).log().abs().amax(1).argmax())
     times = float(a[pair].sum() / b[pair].sum())
     case.fault(
         "frequencies",
