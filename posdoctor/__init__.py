@@ -8,6 +8,6 @@ of it from a shell.
 
 from posdoctor.configs import Layer, from_config
 from posdoctor.doctor import compare, diagnose
-from posdoctor.ways import assert_sound
+from posdoctor.testing import assert_sound
 
 __all__ = ["Layer", "assert_sound", "compare", "diagnose", "from_config"]

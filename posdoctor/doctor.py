@@ -22,6 +22,7 @@ from posdoctor.configs.checks import positive
 from posdoctor.configuration import by_kind, examine_configuration, is_configuration
 from posdoctor.models import examine_model, is_model
 from posdoctor.paths import uncalled
+from posdoctor.position_ids import examine_position_ids
 from posdoctor.probes import Layout, Probe
 from posdoctor.profile import Case, Profile, compare_profiles
 from posdoctor.report import Report
@@ -32,6 +33,7 @@ from posdoctor.subjects import (
     Absolute,
     Bias,
     InputError,
+    PositionIds,
     Rotary,
     RotaryFunction,
     Subject,
@@ -44,7 +46,7 @@ READERS: dict[str, Callable[[Any], object]] = {  # of files of tensors
     ".npy": lambda path: torch.from_numpy(np.load(path)),
     ".pt": lambda path: torch.load(path, weights_only=True),
 }
-KINDS = {"rotary": Rotary, "bias": Bias, "absolute": Absolute}
+KINDS = {"rotary": Rotary, "bias": Bias, "absolute": Absolute, "position_ids": PositionIds}
 MINE = ("base", "layout", "gain", "rotary_dim", "head_dim")
 OTHER_WORDS = {"rope_theta": "base", "theta": "base", "rotate_half": "half", "neox": "half",
                "gptj": "interleaved"}  # fmt: skip
@@ -65,10 +67,11 @@ def diagnose(
     Args:
         thing: a function (q, k, positions) -> (q, k); a pair (cos, sin) of tables, or a complex
             table; with kind="bias" a function (q_pos, k_pos) -> (heads, Lq, Lk) or its tensor;
-            with kind="absolute" a function positions -> codes; an encoding of this library; a
+            with kind="absolute" a function positions -> codes; with kind="position_ids" a builder
+            of them, see `posdoctor.subjects.PositionIds`; an encoding of this library; a
             configuration (a mapping, or the path of a JSON file); a language model of
             transformers; or one of the classes of `posdoctor.subjects`.
-        kind: of a function: "rotary" if None, "bias" or "absolute".
+        kind: of a function: "rotary" if None, "bias", "absolute" or "position_ids".
         expect: what it should be: {"base": 500000, "layout": "half"}, a configuration, or
             another thing of the same kind. Without it a wrong base is only another base.
         dtypes: short types in which a rotary function is called too.
@@ -134,7 +137,7 @@ def loaded(thing: object) -> object:
 
 def as_subject(thing: object, kind: str | None, options: dict[str, Any]) -> Subject:
     """Return the thing as what can be examined."""
-    if isinstance(thing, Rotary | Tables | Bias | Absolute):
+    if isinstance(thing, Subject):
         return thing
     if isinstance(thing, Tensor):
         return of_tensor(thing, kind)
@@ -166,6 +169,8 @@ def of_subject(subject: Subject, dtypes: tuple[torch.dtype, ...], thorough: bool
         return Report(f"bias {name}", case, examine_bias(subject, case))
     if isinstance(subject, Absolute):
         return Report(f"code {name}", case, examine_absolute(subject, case))
+    if isinstance(subject, PositionIds):
+        return Report(f"position ids {name}", case, examine_position_ids(subject, case))
     if is_scaling(subject):
         case.unexamined.append("short types of queries and keys")
         found = examine_scaling(subject, case)
@@ -329,5 +334,5 @@ def expected_profile(expect: Mapping[str, Any], mine: Profile) -> Profile:
     return found
 
 
-__all__ = ["Absolute", "Bias", "InputError", "Report", "Rotary", "RotaryFunction", "Tables",
-           "compare", "diagnose"]  # fmt: skip
+__all__ = ["Absolute", "Bias", "InputError", "PositionIds", "Report", "Rotary", "RotaryFunction",
+           "Tables", "compare", "diagnose"]  # fmt: skip

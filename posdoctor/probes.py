@@ -110,8 +110,9 @@ class Probe:
                     f"the function raised for q and k of shape (2, {subject.heads}, 13, "
                     f"{self.dim}) with positions of shape (2, 13), {type(first).__name__}: "
                     f"{first}; and with positions (13,), {type(other).__name__}: {other}. "
-                    "Set head_dim, heads, axes or kind to what it takes; for (q, k, cos, sin), "
-                    "arrays or (B, L, H, d) see posdoctor.ways"
+                    "Set head_dim, heads, axes or kind to what it takes; for (x, positions), "
+                    "(q, k, cos, sin), flat queries, arrays or (B, L, H, d) see posdoctor.ways, "
+                    "for a model from tokens to logits posdoctor.models.CausalModel"
                 ) from other
 
     def of(self, function: RotaryFunction) -> Probe:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ from posdoctor.probes import Layout
 from posdoctor.rules import Rule
 from posdoctor.tolerances import CLOSE, LOST, RECOGNISED
 
+NEAR = 96  # distances whose middle difference is the number that the softmax ignores
 TINY = torch.finfo(torch.float32).tiny
 SAME = 4 * CLOSE  # of a measured frequency and an expected one, as a share
 
@@ -25,7 +26,7 @@ class Profile:
     """What was measured, or what a configuration asks for. None means not known.
 
     Attributes:
-        kind: "rotary", "bias" or "absolute".
+        kind: "rotary", "bias", "absolute", "scaling" or "position_ids".
         dim: width d of a head.
         layout: of the pairs.
         inv_freq: (n, axes) radians per position, in the pairs' order; up to `long_from` positions.
@@ -34,6 +35,7 @@ class Profile:
         bias: (heads, n) values of a bias for one query.
         distances: (n,) of the keys that have them, key - query.
         table: (positions, D) codes.
+        ids: of a builder, by the trap: (B, L) or (3, L) position ids.
         backwards: whether queries and keys both rotate against the usual direction.
         inv_freq_long: (n, axes), in calls that are longer than `long_from`; None if they are the
             same, or (dynamic NTK) follow the length.
@@ -50,6 +52,7 @@ class Profile:
     bias: Tensor | None = None
     distances: Tensor | None = None
     table: Tensor | None = None
+    ids: dict[str, Tensor] = field(default_factory=dict)
     backwards: bool = False
     inv_freq_long: Tensor | None = None
     long_from: int | None = None
@@ -115,6 +118,7 @@ def compare_profiles(mine: Profile, other: Profile, case: Case) -> None:
     if mine.kind != other.kind:
         case.fault("kind", f"{mine.kind}, expected {other.kind}")
         return
+    compare_ids(mine, other, case)
     if mine.table is not None and other.table is not None:
         compare_codes(mine, other, case)
         return
@@ -152,7 +156,7 @@ def compare_biases(mine: Profile, other: Profile, case: Case) -> None:
     past, hides = away <= 0, a.isinf() != b.isinf()
     hidden = a.isinf() | b.isinf()
     a, b = (x.masked_fill(hidden, 0) for x in (a, b))
-    apart = (a - b).masked_fill(hidden | ~past, torch.nan)
+    apart = (a - b).masked_fill(hidden | ~past | (away < -NEAR), torch.nan)
     level = apart.nanmedian(1).values.nan_to_num()
     off = (a - b - level[:, None]).masked_fill(hidden, 0)
     wrong = (off.abs() > CLOSE * b.abs().clamp(min=1)) | hides
@@ -169,6 +173,18 @@ def compare_biases(mine: Profile, other: Profile, case: Case) -> None:
     else:
         words += f"; largest difference {float(off[:, past].abs().max()):.3g}"
     case.fault("bias-values", words)
+
+
+def compare_ids(mine: Profile, other: Profile, case: Case) -> None:
+    """Compare position ids by trap; what both builders do is no fault of one."""
+    for trap in (trap for trap in mine.ids if trap in other.ids):
+        a, b = mine.ids[trap], other.ids[trap]
+        if not torch.equal(a, b):
+            row, token = (a != b).nonzero()[0].tolist()
+            words = f"token {token} of row {row} gets {int(a[row, token])}"
+            case.fault("ids-differ", f"{words}, expected {int(b[row, token])}", trap)
+    if mine.ids and not case.has("ids-differ"):
+        case.findings = [replace(each, level=NOTE) for each in case.findings]
 
 
 def compare_codes(mine: Profile, other: Profile, case: Case) -> None:

@@ -50,6 +50,7 @@ from posdoctor.findings import FAULT, UNSURE
 from posdoctor.models import examine_model
 from posdoctor.profile import Case
 from posdoctor.rules import identify, series
+from posdoctor.testing import assert_sound
 from tools import ROOT, doctor_page
 from tools.configs_page import published_files
 
@@ -233,9 +234,9 @@ def test_every_way_in_reaches_the_same_diagnosis(tmp_path):
 
 
 def test_a_line_of_pytest_fails_in_two_lines():
-    ways.assert_sound(right, expect={"base": 10000})
+    assert_sound(right, expect={"base": 10000})
     with pytest.raises(AssertionError) as failed:
-        ways.assert_sound(right, expect={"base": 500000})
+        assert_sound(right, expect={"base": 500000})
     assert str(failed.value).count("\n") == 1 and "base" in str(failed.value)
 
 
