@@ -84,8 +84,8 @@ def of_flat(function: RotaryFunction, heads: int, head_dim: int, axes: int = 1) 
     """Return what calls a function of flat queries and keys, (T, heads * d), positions (T,)."""
 
     def rotate(q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        if positions.shape[:2] != q.shape[::2][:2]:
-            raise ValueError("positions must be (B, L)")
+        if positions.shape[:2] != q.shape[::2] or q.shape[-1] != head_dim:
+            raise ValueError(f"positions must be (B, L), and q and k {head_dim} wide")
         x, y = (each.transpose(1, 2).flatten(2).flatten(0, 1) for each in (q, k))
         new = function(x, y, positions.flatten(0, 1))
         new_q, new_k = (
