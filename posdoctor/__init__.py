@@ -9,6 +9,6 @@ makes a port's rotations against many of them, and `posdoctor` does all of it fr
 from posdoctor.configs import Layer, from_config
 from posdoctor.doctor import compare, diagnose
 from posdoctor.factory import check_factory
-from posdoctor.ways import assert_sound
+from posdoctor.testing import assert_sound
 
 __all__ = ["Layer", "assert_sound", "check_factory", "compare", "diagnose", "from_config"]

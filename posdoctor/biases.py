@@ -12,12 +12,13 @@ from posdoctor.probes import fit_of, reachable
 from posdoctor.profile import Case, Profile
 from posdoctor.rules import identify
 from posdoctor.subjects import Absolute, Bias, InputError
+from posdoctor.tolerances import CLOSE, EXACT, LOST, rounding
 
 LENGTH = 96
+REACH = 8192  # one query is compared at every distance up to here
 HIDDEN, FAR_HIDDEN = -9e3, -1e6  # below this a bias is a mask: near, and at far distances
 FEW = (1, 2, 3, 4, 6, 8)
-DISTANCES = sorted({*range(11), *(2**k + step for k in range(3, 14) for step in (-1, 0, 1))})
-AHEAD = (1, 2, 16, 128, 1024)
+LEVEL = rounding(torch.bfloat16, 2)  # slopes and sizes that are kept in a short float
 
 
 @torch.no_grad()
@@ -42,12 +43,14 @@ def near(a: Tensor, b: Tensor) -> bool:
     if not torch.equal(a.isinf(), b.isinf()):
         return False
     a, b = a[a.isfinite()], b[b.isfinite()]
-    return not len(a) or bool((a - b).abs().max() <= 1e-4 * max(1.0, float(b.abs().max())))
+    return not len(a) or bool((a - b).abs().max() <= CLOSE * max(1.0, float(b.abs().max())))
 
 
 def examine_bias(subject: Bias, case: Case) -> Profile:
     """Examine a bias: does it see distances, with the right sign, and which?"""
-    bias, length = first_table(subject)
+    raw, length = first_table(subject)
+    masks = raw[raw < HIDDEN]
+    bias = raw.masked_fill(raw < HIDDEN, -torch.inf)
     places = torch.arange(length)
     bias = at_the_diagonal(bias, case)
     by_distance = torch.stack(
@@ -62,13 +65,21 @@ def examine_bias(subject: Bias, case: Case) -> Profile:
         moved = True
     if not relative or not moved:
         case.unsure("bias-not-relative")
-    few_queries(subject, bias, case)
+    alone = few_queries(subject, bias, case)
     case.facts["heads"] = str(len(bias))
     if not bool(bias.any()):
         case.fault("bias-lost")
     elif relative:
         shape_of(by_distance, case)
-    return Profile("bias", bias=by_distance, far=far_row(subject, case))
+    finite = masks[masks.isfinite()]
+    row = far_row(subject, float(finite.max()) if len(finite) else FAR_HIDDEN, alone, case)
+    if row is None:
+        return Profile("bias", bias=by_distance, distances=torch.arange(1 - length, length))
+    past = row[:, : REACH + 1]
+    seen = past.isfinite().sum(1)
+    if bool((seen < REACH + 1).any()):
+        case.facts["window"] = f"{int(seen.max())} keys, the query's own included"
+    return Profile("bias", bias=row, distances=torch.arange(row.shape[1]) - REACH)
 
 
 def first_table(subject: Bias) -> tuple[Tensor, int]:
@@ -77,7 +88,7 @@ def first_table(subject: Bias) -> tuple[Tensor, int]:
     for length in lengths:
         places = torch.arange(length)
         try:
-            return table_of(subject, places, places), length
+            return table_of(subject, places, places, -torch.inf), length
         except InputError:
             raise
         except Exception as error:
@@ -89,21 +100,21 @@ def first_table(subject: Bias) -> tuple[Tensor, int]:
     raise AssertionError("the last length returns or raises")
 
 
-def far_row(subject: Bias, case: Case) -> Tensor | None:
-    """Return what a query sees at far distances and ahead, (H, n); None if that is refused."""
-    query = max(DISTANCES) + 7
-    keys = query + torch.tensor([-distance for distance in reversed(DISTANCES)] + list(AHEAD))
+def far_row(subject: Bias, hidden: float, single: bool, case: Case) -> Tensor | None:
+    """Return what a query sees of every key behind it and of some ahead, (H, n).
+
+    None if that is refused, or if the function reads lengths and not positions. A `single` query
+    is compared with the same among others.
+    """
+    some, keys = torch.arange(12), torch.arange(REACH + LENGTH)
     try:
-        some = torch.arange(12)
-        row = table_of(subject, query + some, keys, FAR_HIDDEN)[:, 0]
-        if near(row, table_of(subject, some, torch.arange(len(keys)), FAR_HIDDEN)[:, 0]):
+        row = table_of(subject, REACH + some, keys, hidden)[:, 0]
+        if near(row, table_of(subject, some, keys, hidden)[:, 0]) and bool(row.any()):
             case.unexamined.append(f"distances past {LENGTH}: it reads lengths, not positions")
             return None
-        alone = table_of(subject, torch.tensor([query]), keys, FAR_HIDDEN)[:, 0]
-        if not case.has("one-token", "bias-offset-ignored") and not near(
-            levelled(alone), levelled(row)
-        ):
-            case.fault("one-token", f"a query at position {query} alone gets another row")
+        alone = table_of(subject, torch.tensor([REACH]), keys, hidden)[:, 0]
+        if single and not near(levelled(alone), levelled(row)):
+            case.fault("one-token", f"a query at position {REACH} alone gets another row")
         return row
     except Exception as error:
         case.unexamined.append(f"distances past {LENGTH}: {type(error).__name__}: {error}")
@@ -128,8 +139,8 @@ def at_the_diagonal(bias: Tensor, case: Case) -> Tensor:
     return bias
 
 
-def few_queries(subject: Bias, bias: Tensor, case: Case) -> None:
-    """Ask as a cache does: one query, or a few, among all keys."""
+def few_queries(subject: Bias, bias: Tensor, case: Case) -> bool:
+    """Ask as a cache does: one query, or a few, among all keys; return whether one is right."""
     length = bias.shape[-1]
     for count in FEW:
         name, start = "one-token" if count == 1 else "few-tokens", length - count
@@ -138,13 +149,16 @@ def few_queries(subject: Bias, bias: Tensor, case: Case) -> None:
             some = table_of(subject, queries, torch.arange(length))
         except Exception as error:
             case.unexamined.append(f"{count} queries: {type(error).__name__}: {error}")
-            return
+            return count > 1
         if not near(levelled(some), levelled(bias[:, queries])):
-            if count == 1 and near(levelled(some), levelled(bias[:, :1])):
-                case.fault("bias-offset-ignored")
-                return
-            case.fault(name, f"{count} queries from position {start} get other rows than at once")
-            return
+            what = f"{count} queries from position {start} get other rows than at once"
+            if count == 1 and not bool(levelled(some).any()):
+                what = "a single query gets no bias"
+            elif count == 1 and near(levelled(some), levelled(bias[:, :1])):
+                name, what = "bias-offset-ignored", ""
+            case.fault(name, what)
+            return count > 1
+    return True
 
 
 def shape_of(bias: Tensor, case: Case) -> None:
@@ -157,7 +171,7 @@ def shape_of(bias: Tensor, case: Case) -> None:
     if hidden[0]:
         case.facts["window"] = f"{seen[0]} keys, the query's own included"
     past, future = past[:, : seen[0]], future[:, : seen[1]]
-    flat = [bool((side - side[:, :1]).abs().max() < 1e-6) for side in (past, future)]
+    flat = [bool((side - side[:, :1]).abs().max() < EXACT) for side in (past, future)]
     if flat[0] and not flat[1]:
         case.fault("bias-mirrored")
     case.facts["future"] = ahead or ("one value" if flat[1] else "resolved")
@@ -259,19 +273,19 @@ def sinusoid(codes: Tensor, places: Tensor, profile: Profile, case: Case) -> Non
         "half": (codes[:, : width // 2], codes[:, width // 2 :]),
     }.items():
         size = (first**2 + second**2).sqrt()
-        if float(size.min()) < 1e-6 or float((size / size.mean() - 1).abs().max()) > 1e-2:
+        if float(size.min()) < EXACT or float((size / size.mean() - 1).abs().max()) > LEVEL:
             continue
         fit = fit_of(torch.complex(second, first), places.double())
-        if fit.error > 0.05:
+        if fit.error > LOST / 2:
             continue
         profile.inv_freq = fit.inv_freq.abs()[:, None]
         profile.attention_factor = float(size.mean())
-        profile.rule = identify(fit.inv_freq.abs(), 0.02)
+        profile.rule = identify(fit.inv_freq.abs(), LOST / 5)
         case.facts |= {"form": f"sines and cosines, {layout}", "frequencies": str(profile.rule)}
         start = float(fit.phases[0])
         if bool((fit.inv_freq < 0).all()):
             start = float(wrap_quarter(fit.phases[0]))
-        if abs(start) > 0.02:
+        if abs(start) > LOST / 5:
             shift = start / float(fit.inv_freq[0])
             case.unsure("code-shifted", f"position 0 gets the code of {shift:.3g}")
         return

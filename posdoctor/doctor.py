@@ -17,6 +17,7 @@ from posdoctor.configuration import examine_configuration
 from posdoctor.expected import compare_scores, judge, loaded
 from posdoctor.models import examine_model, is_model
 from posdoctor.paths import uncalled
+from posdoctor.position_ids import examine_position_ids
 from posdoctor.profile import Case
 from posdoctor.report import Report
 from posdoctor.rotary import examine_rotary
@@ -25,6 +26,7 @@ from posdoctor.subjects import (
     Absolute,
     Bias,
     InputError,
+    PositionIds,
     Rotary,
     RotaryFunction,
     Subject,
@@ -33,7 +35,7 @@ from posdoctor.subjects import (
 )
 from posdoctor.ways import of_blhd, of_tensor
 
-KINDS = {"rotary": Rotary, "bias": Bias, "absolute": Absolute}
+KINDS = {"rotary": Rotary, "bias": Bias, "absolute": Absolute, "position_ids": PositionIds}
 SHORT = (torch.bfloat16, torch.float16)
 
 
@@ -52,10 +54,11 @@ def diagnose(
     Args:
         thing: a function (q, k, positions) -> (q, k); a pair (cos, sin) of tables, or a complex
             table; with kind="bias" a function (q_pos, k_pos) -> (heads, Lq, Lk) or its tensor;
-            with kind="absolute" a function positions -> codes; an encoding of this library; a
+            with kind="absolute" a function positions -> codes; with kind="position_ids" a builder
+            of them, see `posdoctor.subjects.PositionIds`; an encoding of this library; a
             configuration (a mapping, or the path of a JSON file); a language model of
             transformers; or one of the classes of `posdoctor.subjects`.
-        kind: of a function: "rotary" if None, "bias" or "absolute".
+        kind: of a function: "rotary" if None, "bias", "absolute" or "position_ids".
         expect: what it should be: {"base": 500000, "layout": "half"}, a configuration, or
             another thing of the same kind. Without it a wrong base is only another base.
         layer: of a configuration that is expected: the kind of the layer that is meant, as
@@ -108,7 +111,7 @@ def compare(one: object, other: object, **options: Any) -> Report:
 
 def as_subject(thing: object, kind: str | None, options: dict[str, Any]) -> Subject:
     """Return the thing as what can be examined."""
-    if isinstance(thing, Rotary | Tables | Bias | Absolute):
+    if isinstance(thing, Subject):
         return thing
     if isinstance(thing, Tensor):
         return of_tensor(thing, kind)
@@ -140,6 +143,8 @@ def of_subject(subject: Subject, dtypes: tuple[torch.dtype, ...], thorough: bool
         return Report(f"bias {name}", case, examine_bias(subject, case))
     if isinstance(subject, Absolute):
         return Report(f"code {name}", case, examine_absolute(subject, case))
+    if isinstance(subject, PositionIds):
+        return Report(f"position ids {name}", case, examine_position_ids(subject, case))
     if is_scaling(subject):
         case.unexamined.append("short types of queries and keys")
         found = examine_scaling(subject, case)
@@ -221,5 +226,5 @@ def rotary_of(tables: Tables, case: Case) -> Rotary:
     return Rotary(function, 2 * cos.shape[1], reach=max(64, min(rows, 4096)))
 
 
-__all__ = ["Absolute", "Bias", "InputError", "Report", "Rotary", "RotaryFunction", "Tables",
-           "compare", "diagnose"]  # fmt: skip
+__all__ = ["Absolute", "Bias", "InputError", "PositionIds", "Report", "Rotary", "RotaryFunction",
+           "Tables", "compare", "diagnose"]  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from pickle import UnpicklingError
@@ -16,7 +17,7 @@ from pe_lib.sinusoidal import LAYOUTS
 from posdoctor.configs.checks import Contradiction, positive
 from posdoctor.configs.explain import Reading
 from posdoctor.configuration import for_text, is_configuration, profile_of, reading_of
-from posdoctor.findings import FAULT, UNSURE
+from posdoctor.findings import FAULT, NOTE, UNSURE
 from posdoctor.probes import Layout, Probe
 from posdoctor.profile import Case, Profile, compare_profiles
 from posdoctor.report import Report
@@ -118,6 +119,8 @@ def compare_with(mine: Profile, wanted: Profile, case: Case) -> None:
                 each for each in case.findings if (each.name, each.level) not in
                 {(name, UNSURE) for name in doubts}
             ]  # fmt: skip
+    if mine.ids and not found.findings:  # what both builders do is no fault of one
+        case.findings = [replace(each, level=NOTE) for each in case.findings]
     for finding in found.findings:
         case.drop(finding.name)  # a doubt that is none any more
         case.find(finding.name, finding.level, finding.detail, finding.where)

@@ -211,7 +211,8 @@ def difference(made: object, layer: Layer, reading: Reading) -> str:
     mine = Profile("rotary", inv_freq=numbers[:, None], rule=identify(numbers))
     mine.attention_factor = None if gain is None else float(gain)
     case = Case()
-    compare_with(mine, replace(wanted, layout=None, backwards=False), case)
+    wanted = replace(wanted, layout=None, backwards=False, long_from=None, inv_freq_long=None)
+    compare_with(mine, wanted, case)
     return named(case)
 
 

@@ -22,12 +22,12 @@ from torch.overrides import TorchFunctionMode
 from pe_lib.sinusoidal import LAYOUTS
 from posdoctor.configs.explain import runs
 from posdoctor.configuration import read
-from posdoctor.precision import LOST, ROUNDING, cause, off_line, past_the_end, report
+from posdoctor.precision import ROUNDING, cause, off_line, past_the_end, report
 from posdoctor.probes import Fit, Layout, fit_of, turned
 from posdoctor.profile import Case, Profile, compare_profiles
 from posdoctor.rules import Rule, identify
 from posdoctor.subjects import InputError
-from posdoctor.tolerances import rounding
+from posdoctor.tolerances import LOST, rounding
 
 TOKENS = 47  # no width of a head
 HIDDEN = -5e3  # a score below it is a mask's: some models hide by -1e4, the others by more

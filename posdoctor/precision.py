@@ -11,14 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posdoctor.probes import Fit, Pairs, Probe, track
+from posdoctor.probes import Fit, Pairs, Probe, fit_of, refined, track
 from posdoctor.profile import Case
-from posdoctor.rules import CLOSE, USUAL, Rule, identify, relative_error, series
+from posdoctor.rules import USUAL, Rule, identify, relative_error, series
+from posdoctor.tolerances import CLOSE, EXACT, LOST, turning
 
-ROUNDING = 4e-7  # of an angle per position, where float32 has the product
-LOST = 0.1  # radians off: near enough to see, far above the rounding of cosines in bfloat16
+ROUNDING = turning(0)  # of an angle per position, where float32 has the product
 FAR = tuple(2**k + step for k in (13, 14, 15, 16, 17, 20) for step in (0, 1))
-PAST = ("precision-lost", "wraps", "clamped", "two-countings", "not-finite")
 ROUNDED = ("positions-rounded", "angles-rounded", "frequencies-rounded", "tf32")
 Rounding = Callable[[Tensor], Tensor]
 
@@ -52,11 +51,23 @@ def examine_precision(
     both: tuple[Pairs, Pairs],
     fits: tuple[Fit, ...],
     some: Tensor,
+    longest: int,
     counted: bool,
     case: Case,
     dtypes: tuple[torch.dtype, ...],
 ) -> tuple[Fit, ...]:
-    """Find the position from which angles are lost, and why; return the fits, mended."""
+    """Find the position from which angles are lost, and why; return the fits, mended.
+
+    Args:
+        probe: of the function.
+        both: the pairs of queries and of keys.
+        fits: their lines.
+        some: positions (L,) that are asked together.
+        longest: the last position of calls whose frequencies are those of the lines.
+        counted: the function counts by itself.
+        case: gets what is found.
+        dtypes: short types of queries and keys.
+    """
     places = torch.cat([torch.tensor([1, 2, 3, 5, 11, 23, 47, 63]), some])
     z = track(probe, both, places, counted)[0]
     fit = fits[0]
@@ -65,11 +76,11 @@ def examine_precision(
     inv_freq = fit.inv_freq
     base, name = loose_base(inv_freq.abs()), None
     exact = None if base is None else series(len(inv_freq), base) * inv_freq.sign()
-    odd = float(error.max()) > LOST or not fits_a_rule(inv_freq)
-    if odd or (exact is not None and relative_error(inv_freq, exact) > CLOSE / 2):
+    lost = float(error.max()) > LOST
+    if lost or (exact is not None and relative_error(inv_freq, exact) > CLOSE / 2):
         far = partial(finite_far, probe, both, counted)
         name = cause(z, places, inv_freq if exact is None else exact, far)
-        if name is None and float(error.max()) > LOST:
+        if name is None and lost:
             name = past_the_end(z, places, fit) or "precision-lost"
         if name is not None:
             meant = fit if exact is None else fit._replace(inv_freq=exact)
@@ -77,16 +88,12 @@ def examine_precision(
             if exact is not None and base is not None and name.startswith(ROUNDED):
                 case.curves["rule"] = Rule("default", base)
                 fits = tuple(one._replace(inv_freq=exact) for one in fits)
-    if (
-        not odd
-        and name is None
-        and not counted
-        and "gain" not in case.facts
-        and not case.has("few-tokens")
-    ):
-        examine_far(probe, both, fit, case)
+    if name is not None or counted or "gain" in case.facts:
+        case.unexamined.append(f"positions past {int(places[-1])}")
+    else:
+        examine_far(probe, both, fit, longest, case)
     for dtype in dtypes:
-        examine_short(probe, both, fits[0], places, counted, case, dtype)
+        examine_short(probe, both, fits[0], places, counted, name is None, case, dtype)
     return fits
 
 
@@ -100,7 +107,7 @@ def loose_base(inv_freq: Tensor) -> float | None:
     if bool((inv_freq <= 0).any()):
         return None
     for base in USUAL:
-        if relative_error(inv_freq, series(len(inv_freq), base)) < 0.02:
+        if relative_error(inv_freq, series(len(inv_freq), base)) < LOST / 5:
             return base
     return None
 
@@ -131,7 +138,7 @@ def cause(
     if best > LOST:
         return None
     # The fewest roundings that explain as much: Python keeps the order of what ties.
-    able = [key for key, size in sizes.items() if size <= 1.2 * best + 1e-6]
+    able = [key for key, size in sizes.items() if size <= 1.2 * best + EXACT]
     short, which = min(able, key=lambda key: sum(key[1]))
     if not any(which):
         return None
@@ -165,7 +172,7 @@ def jumped(z: Tensor, places: Tensor, fit: Fit, powers: bool = False) -> bool:
     Slow pairs tell the number; past their full turn, powers of two are tried.
     """
     off = wrapped(z.angle() - places[:, None] * fit.inv_freq - fit.phases)  # (L, n)
-    slow = fit.inv_freq.abs() < 1e-2
+    slow = fit.inv_freq.abs() < LOST / 10
     w = fit.inv_freq[slow]
     if len(w) == 0:
         return False
@@ -179,7 +186,7 @@ def past_the_end(z: Tensor, places: Tensor, fit: Fit) -> str | None:
     if not bool(z.isfinite().all()):
         return "not-finite"
     rotated = float(z[-1].angle().abs().max()) > LOST  # past a wrap, far places look like 0
-    if rotated and float((z[-2] - z[-1]).abs().max()) < 1e-4:
+    if rotated and float((z[-2] - z[-1]).abs().max()) < turning(256):
         return "clamped"
     if jumped(z[-2:], places[-2:].double(), fit):
         return "two-countings"
@@ -203,23 +210,28 @@ def report(name: str, places: Tensor, error: Tensor, dtype: str, case: Case) -> 
     case.facts["precision"] = f"{first} (called in {dtype})"
 
 
-def examine_far(probe: Probe, both: tuple[Pairs, Pairs], fit: Fit, case: Case) -> None:
-    """Go on to a million positions, as far as the function allows."""
+def examine_far(
+    probe: Probe, both: tuple[Pairs, Pairs], fit: Fit, longest: int, case: Case
+) -> None:
+    """Go on to a million positions, as far as the function allows, in calls of 32 tokens."""
     reached: dict[int, float] = {}
-    for place in FAR:
+    for place in (place for place in FAR if place <= longest):
+        some = torch.cat([torch.arange(30), torch.tensor([place - 1, place])])
         try:
-            z = track(probe, both, torch.tensor([place, place - 1]), False)[0]
+            z = track(probe, both, some, False)[0][-2:]
         except Exception as raised:
             case.unexamined.append(
                 f"positions from {place} on: the function raised {type(raised).__name__}"
             )
             break
-        exact = torch.tensor([place, place - 1]).double()
+        exact = some[-2:].double()
         reached[place] = float(off_line(z, fit, exact).max())
         if reached[place] > LOST + ROUNDING * place:
-            found = past_the_end(z.flip(0), exact.flip(0), fit) or "precision-lost"
-            case.fault(found, f"angles are off by {reached[place]:.2g} radians at position {place}")
+            found = past_the_end(z, exact, fit) or other_rates(probe, both, fit, place)
+            words = f"angles are off by {reached[place]:.2g} radians at position {place}"
+            case.fault(found, words)
             break
+        fit = refined(fit, z, exact, max(turning(place), 4 * fit.error))
     if reached:
         words = ", ".join(f"{error:.1g} at {p}" for p, error in reached.items() if p % 2)
         case.facts["precision"] = f"error of the angle in radians, called in float32: {words}"
@@ -227,6 +239,20 @@ def examine_far(probe: Probe, both: tuple[Pairs, Pairs], fit: Fit, case: Case) -
         places, error = curve["float32"]
         more = torch.tensor(list(reached)), torch.tensor(list(reached.values()))
         curve["float32"] = torch.cat([places, more[0]]), torch.cat([error, more[1].double()])
+    if longest < FAR[0]:
+        case.unexamined.append(f"angles past position {longest}, from where frequencies differ")
+
+
+def other_rates(probe: Probe, both: tuple[Pairs, Pairs], fit: Fit, place: int) -> str:
+    """Return whether a run of far positions rotates steadily, by other frequencies."""
+    far = place + torch.arange(32)
+    try:
+        local = fit_of(track(probe, both, far, False)[0], torch.arange(32).double())
+    except Exception:  # whatever the function under examination raises
+        return "precision-lost"
+    steady = local.error < turning(place)
+    alike = torch.allclose(local.inv_freq, fit.inv_freq, atol=turning(place))
+    return "frequencies-change" if steady and not alike else "precision-lost"
 
 
 def examine_short(
@@ -235,10 +261,14 @@ def examine_short(
     fit: Fit,
     places: Tensor,
     counted: bool,
+    sound: bool,
     case: Case,
     dtype: torch.dtype,
 ) -> None:
-    """Call the function with q and k in a short type, and see whether angles stay."""
+    """Call the function with q and k in a short type, and see whether angles stay.
+
+    Where float32 is not `sound` already, the curve is all that is new.
+    """
     name = str(dtype).removeprefix("torch.")
     try:
         z = track(probe.in_dtype(dtype), both, places, counted)[0]
@@ -247,7 +277,9 @@ def examine_short(
         return
     error = off_line(z, fit, places.double())
     case.curves["precision"][name] = (places, error)
-    if float(error.max()) > LOST and not case.has(*ROUNDED, *PAST, "short-floats"):
+    if case.has("short-floats"):
+        case.unexamined.append(f"angles in {name}: another path is taken")
+    elif float(error.max()) > LOST and sound:
         found = cause(z, places, fit.inv_freq, partial(finite_far, probe, both, counted))
         if found is None and not bool(z.isfinite().all()):
             found = "not-finite"

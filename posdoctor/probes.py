@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -110,9 +110,16 @@ class Probe:
                     f"the function raised for q and k of shape (2, {subject.heads}, 13, "
                     f"{self.dim}) with positions of shape (2, 13), {type(first).__name__}: "
                     f"{first}; and with positions (13,), {type(other).__name__}: {other}. "
-                    "Set head_dim, heads, axes or kind to what it takes; for (q, k, cos, sin), "
-                    "arrays or (B, L, H, d) see posdoctor.ways"
+                    "Set head_dim, heads, axes or kind to what it takes; for (x, positions), "
+                    "(q, k, cos, sin), flat queries, arrays or (B, L, H, d) see posdoctor.ways, "
+                    "for a model from tokens to logits posdoctor.models.CausalModel"
                 ) from other
+
+    def of(self, function: RotaryFunction) -> Probe:
+        """Return the same probe for a copy of the function."""
+        other = copy(self)
+        other.subject = replace(self.subject, function=function)
+        return other
 
     def in_dtype(self, dtype: torch.dtype) -> Probe:
         """Return the same probe for another type of q and k."""
@@ -319,6 +326,8 @@ def refined(fit: Fit, z: Tensor, places: Tensor, noise: float = 2e-5) -> Fit:
 
 def track(probe: Probe, both: tuple[Pairs, Pairs], places: Tensor, counted: bool) -> list[Tensor]:
     """Return z of queries and keys at some places, (L, n) each."""
+    if not len(places):
+        return [torch.zeros(0, len(each.inputs), dtype=torch.complex128) for each in both]
     if counted:
         maps = probe.pairs(torch.arange(int(places.max()) + 1)[None], both)
         return [each.z[0, 0, places] for each in maps]
@@ -351,7 +360,8 @@ def grid_width(z: Tensor) -> int:
 def doublings(reach: int) -> Tensor:
     """Return positions that double up to `reach`, each with its neighbour."""
     powers = [2**k for k in range(6, 40) if 2**k + 1 <= reach]
-    return torch.tensor([place for power in powers for place in (power, power + 1)])
+    some = [place for power in powers for place in (power, power + 1)]
+    return torch.tensor(some, dtype=torch.long)
 
 
 def reachable(tried: Callable[[int], object], reach: int, least: int = 64) -> int:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from pe_lib.rope_scaling import dynamic_ntk
 from posdoctor.findings import FAULT, NOTE, UNSURE, Finding
 from posdoctor.probes import Layout
-from posdoctor.rules import CLOSE, Rule
+from posdoctor.rules import Rule
+from posdoctor.tolerances import CLOSE, LOST, RECOGNISED
+
+NEAR = 96  # distances whose middle difference is the number that the softmax ignores
+TINY = torch.finfo(torch.float32).tiny
+SAME = 4 * CLOSE  # of a measured frequency and an expected one, as a share
 
 
 @dataclass
@@ -19,19 +26,21 @@ class Profile:
     """What was measured, or what a configuration asks for. None means not known.
 
     Attributes:
-        kind: "rotary", "bias" or "absolute".
+        kind: "rotary", "bias", "absolute", "scaling" or "position_ids".
         dim: width d of a head.
         layout: of the pairs.
         inv_freq: (n, axes) radians per position, in the pairs' order; up to `long_from` positions.
         attention_factor: on queries, and on keys.
         rule: that the rates follow.
-        bias: (heads, 2L - 1) values by relative position, of a bias.
-        far: (heads, n) values of one query at far distances, then ahead of it.
+        bias: (heads, n) values of a bias for one query.
+        distances: (n,) of the keys that have them, key - query.
         table: (positions, D) codes.
+        ids: of a builder, by the trap: (B, L) or (3, L) position ids.
         backwards: whether queries and keys both rotate against the usual direction.
         inv_freq_long: (n, axes), in calls that are longer than `long_from`; None if they are the
             same, or (dynamic NTK) follow the length.
         long_from: longest call that has `inv_freq`; None if all have.
+        at_length: measures (n, axes) in a call of some length; None where that is refused.
     """
 
     kind: str
@@ -41,11 +50,24 @@ class Profile:
     attention_factor: float | None = None
     rule: Rule | None = None
     bias: Tensor | None = None
-    far: Tensor | None = None
+    distances: Tensor | None = None
     table: Tensor | None = None
+    ids: dict[str, Tensor] = field(default_factory=dict)
     backwards: bool = False
     inv_freq_long: Tensor | None = None
     long_from: int | None = None
+    at_length: Callable[[int], Tensor | None] | None = None
+
+    def inv_freq_at(self, length: int) -> Tensor | None:
+        """Return the frequencies (n, axes) in a call of some length; None if nobody knows them."""
+        if self.long_from is None or length <= self.long_from:
+            return self.inv_freq
+        if self.at_length is not None:
+            return self.at_length(length)
+        if self.rule is not None and self.rule.name == "dynamic" and self.inv_freq is not None:
+            factor, slow = self.rule.factor, self.inv_freq.sum(1)
+            return dynamic_ntk(slow, factor, self.long_from, length)[:, None]
+        return self.inv_freq_long
 
 
 @dataclass
@@ -96,55 +118,71 @@ def compare_profiles(mine: Profile, other: Profile, case: Case) -> None:
     if mine.kind != other.kind:
         case.fault("kind", f"{mine.kind}, expected {other.kind}")
         return
+    compare_ids(mine, other, case)
     if mine.table is not None and other.table is not None:
         compare_codes(mine, other, case)
         return
-    for part in ("bias", "far"):
-        ours, theirs = getattr(mine, part), getattr(other, part)
-        if ours is not None and theirs is not None:
-            compare_biases(ours, theirs, part, case)
+    if mine.bias is not None and other.bias is not None:
+        compare_biases(mine, other, case)
     if mine.layout is not None and other.layout is not None:
         compare_layouts(mine, other, case)
     if mine.inv_freq is not None and other.inv_freq is not None:
         compare_rates(mine, other, case)
+        if mine.long_from is not None or other.long_from is not None:
+            compare_lengths(mine, other, case)
     if mine.backwards != other.backwards:
         case.drop("direction")
         case.fault("direction")
     if (
         mine.attention_factor is not None
         and other.attention_factor is not None
-        and abs(mine.attention_factor / other.attention_factor - 1) > 1e-3
+        and abs(mine.attention_factor / other.attention_factor - 1) > RECOGNISED
     ):
         times = (mine.attention_factor / other.attention_factor) ** 2
         found = f"{mine.attention_factor:.4f}, expected {other.attention_factor:.4f}"
         case.fault("gain", f"{found}: scores times {times:.3f}")
 
 
-def compare_biases(mine: Tensor, other: Tensor, part: str, case: Case) -> None:
-    """Compare biases (heads, n) by distance, up to a number that the softmax cannot see."""
-    if len(mine) != len(other):
-        case.fault("bias-values", f"{len(mine)} heads, expected {len(other)}")
+def compare_biases(mine: Profile, other: Profile, case: Case) -> None:
+    """Compare biases by distance, up to a number that the softmax cannot see."""
+    assert mine.bias is not None and other.bias is not None
+    assert mine.distances is not None and other.distances is not None
+    if len(mine.bias) != len(other.bias):
+        case.fault("bias-values", f"{len(mine.bias)} heads, expected {len(other.bias)}")
         return
-    if part == "bias" and mine.shape != other.shape:  # tables of different lengths
-        width = min(mine.shape[1], other.shape[1])
-        mine, other = (x[:, (x.shape[1] - width) // 2 :][:, :width] for x in (mine, other))
-    hidden = mine.isinf() | other.isinf()
-    a, b = (x.masked_fill(hidden, 0) for x in (mine, other))
-    ahead = mine.shape[1] // 2 + 1 if part == "bias" else mine.shape[1] - 5  # keys ahead
-    count = (~hidden)[:, :ahead].sum(1, keepdim=True).clamp(min=1)
-    off = a - b - ((a - b)[:, :ahead].sum(1, keepdim=True) / count)
-    wrong = (off.abs() > 2e-4 + 2e-4 * b.abs()) & ~hidden
-    wrong |= mine.isinf() != other.isinf()
-    if not bool(wrong.any()):
+    ours, theirs = (torch.isin(x, y) for x, y in (
+        (mine.distances, other.distances), (other.distances, mine.distances)))  # fmt: skip
+    a, b, away = mine.bias[:, ours], other.bias[:, theirs], mine.distances[ours]
+    past, hides = away <= 0, a.isinf() != b.isinf()
+    hidden = a.isinf() | b.isinf()
+    a, b = (x.masked_fill(hidden, 0) for x in (a, b))
+    apart = (a - b).masked_fill(hidden | ~past | (away < -NEAR), torch.nan)
+    level = apart.nanmedian(1).values.nan_to_num()
+    off = (a - b - level[:, None]).masked_fill(hidden, 0)
+    wrong = (off.abs() > CLOSE * b.abs().clamp(min=1)) | hides
+    if not bool(wrong[:, past].any()):
+        if bool(wrong.any()):
+            case.unsure("bias-future", f"{int(wrong.any(0).sum())} distances")
         return
-    if not bool(wrong[:, :ahead].any()):
-        case.unsure("bias-future")
-        return
-    where = "at far distances" if part == "far" else f"up to {mine.shape[1] // 2} positions away"
-    words = f"{int(wrong.any(0).sum())} of {mine.shape[1]} distances, {where}"
-    if bool((mine.isinf() != other.isinf()).any()):
-        words += ": they hide different keys"
-    case.fault("bias-values", f"{words}; largest difference {float(off.abs().max()):.3g}")
+    where = away[past & wrong.any(0)].abs()
+    words = f"{len(where)} of {int(past.sum())} distances, the nearest is {int(where.min())}"
+    if bool(hides[:, past].any()):
+        seen = [int(x.bias[0, some][past].isfinite().sum()) for x, some in
+                ((mine, ours), (other, theirs)) if x.bias is not None]  # fmt: skip
+        words += f"; the query sees {seen[0]} keys, expected {seen[1]}"
+    else:
+        words += f"; largest difference {float(off[:, past].abs().max()):.3g}"
+    case.fault("bias-values", words)
+
+
+def compare_ids(mine: Profile, other: Profile, case: Case) -> None:
+    """Compare position ids by trap."""
+    for trap in (trap for trap in mine.ids if trap in other.ids):
+        a, b = mine.ids[trap], other.ids[trap]
+        if not torch.equal(a, b):
+            row, token = (a != b).nonzero()[0].tolist()
+            words = f"token {token} of row {row} gets {int(a[row, token])}"
+            case.fault("ids-differ", f"{words}, expected {int(b[row, token])}", trap)
 
 
 def compare_codes(mine: Profile, other: Profile, case: Case) -> None:
@@ -155,7 +193,7 @@ def compare_codes(mine: Profile, other: Profile, case: Case) -> None:
     if a.shape[1] != b.shape[1]:
         case.fault("code-values", f"{a.shape[1]} components, expected {b.shape[1]}")
         return
-    close = 2e-3 * float(b.abs().max())
+    close = LOST / 50 * float(b.abs().max())
     wrong = (a - b).abs().amax(1) > close
     if not bool(wrong.any()):
         return
@@ -197,43 +235,84 @@ def compare_layouts(mine: Profile, other: Profile, case: Case) -> None:
         case.fault("layout", f"{ours.name}, expected {theirs.name}")
 
 
-def compare_rates(mine: Profile, other: Profile, case: Case) -> None:
+def compare_rates(mine: Profile, other: Profile, case: Case, where: str = "") -> None:
     """Compare frequencies, and say in which way they differ."""
     assert mine.inv_freq is not None and other.inv_freq is not None
     a, b = mine.inv_freq.abs(), other.inv_freq.abs()
-    if a.shape != b.shape:
+    if len(a) != len(b):
         if not case.has("rotary-width"):
-            case.fault("frequencies", f"{tuple(a.shape)} of them, expected {tuple(b.shape)}")
+            case.fault("frequencies", f"{len(a)} pairs rotate, expected {len(b)}", where)
         return
-    scale = b.sum(1, keepdim=True).clamp(min=1e-12)
-    if float(((a - b).abs() / scale).max()) < 5 * CLOSE:
-        return
-    if a.shape[1] > 1 and compare_axes(a, b, case):
+    if a.shape != b.shape:
+        case.unexamined.append(f"axes: {a.shape[1]} were measured, {b.shape[1]} are expected")
+    elif a.shape[1] > 1 and not equal_rates(a, b) and compare_axes(a, b, case):
         return
     a, b = a.sum(1), b.sum(1)
+    if equal_rates(a[:, None], b[:, None]):
+        return
     ours, theirs = mine.rule or Rule("unknown"), other.rule or Rule("unknown")
     detail = f"{ours}, expected {theirs}"
     if ours.name == theirs.name == "default":
         wider = math.log(theirs.base) / math.log(ours.base)
-        if abs(wider - 2) < 1e-3:
-            case.fault("exponent-halved", detail)
-        elif wider > 2 and abs(wider - round(wider)) < 1e-3:
+        if abs(wider - 2) < RECOGNISED:
+            case.fault("exponent-halved", detail, where)
+        elif wider > 2 and abs(wider - round(wider)) < RECOGNISED:
             width = f"{round(wider)} times the width of what rotates"
-            case.fault("exponent-over-whole-width", f"{detail}: as over {width}")
+            case.fault("exponent-over-whole-width", f"{detail}: as over {width}", where)
         else:
-            case.fault("base", detail)
+            case.fault("base", detail, where)
         return
-    ratio = a / b.clamp(min=1e-12)
-    if float(ratio.max() / ratio.min() - 1) < 5 * CLOSE:
-        case.fault("factor", f"{detail}: all are {float(ratio.mean()):.4g} times as fast")
-    elif torch.allclose(a.sort().values, b.sort().values, rtol=5 * CLOSE):
-        case.fault("frequencies", "the expected ones, in another order")
+    ratio = a / b.clamp(min=TINY)
+    if float(ratio.max() / ratio.min() - 1) < SAME:
+        case.fault("factor", f"{detail}: all are {float(ratio.mean()):.4g} times as fast", where)
+    elif torch.allclose(a.sort().values, b.sort().values, rtol=SAME):
+        case.fault("frequencies", "the expected ones, in another order", where)
     elif "unknown" not in (ours.name, theirs.name) and ours.name != theirs.name:
-        case.fault("rule", detail)
+        case.fault("rule", detail, where)
     elif ours.base != theirs.base and ours.name == theirs.name != "unknown":
-        case.fault("base", detail)
+        case.fault("base", detail, where)
     else:
-        case.fault("frequencies", detail)
+        worst = int((ratio.log().abs()).argmax())
+        off = f"pair {worst} is {float(ratio[worst]):.4g} times as fast"
+        case.fault("frequencies", f"{detail}: {off}", where)
+
+
+def equal_rates(a: Tensor, b: Tensor) -> bool:
+    """Return whether frequencies (n, axes) are equal, as shares of what each pair does."""
+    return float(((a - b).abs() / b.sum(1, keepdim=True).clamp(min=TINY)).max()) < SAME
+
+
+def compare_lengths(mine: Profile, other: Profile, case: Case) -> None:
+    """Compare frequencies in longer calls, where either has others than in short ones."""
+    known = [one.long_from for one in (mine, other) if one.long_from is not None]
+    lengths = sorted({*known, *(each + 1 for each in known), *(2**k + 1 for k in range(6, 21))})
+    wrong, refused = [], []
+    for length in (each for each in lengths if each > min(known)):
+        a, b = (one.inv_freq_at(length) for one in (mine, other))
+        if a is None or b is None:
+            refused.append(length)
+        elif len(a) == len(b) and not equal_rates(a.sum(1)[:, None], b.sum(1)[:, None]):
+            wrong.append((length, a, b))
+    if refused:
+        case.unexamined.append(f"frequencies in calls of {runs_of(refused)} positions")
+    if not wrong:
+        return
+    length, a, b = wrong[0]
+    short = mine.inv_freq is not None and equal_rates(a, mine.inv_freq)
+    words = "those of short calls" if short else "others than in short calls"
+    pair = int((a / b.clamp(min=TINY)).log().abs().amax(1).argmax())
+    times = float(a[pair].sum() / b[pair].sum())
+    case.fault(
+        "frequencies",
+        f"{words}; in a call of {length} positions pair {pair} is {times:.4g} times as fast as "
+        "expected",
+        f"calls of {runs_of([each[0] for each in wrong])} positions",
+    )
+
+
+def runs_of(lengths: list[int]) -> str:
+    """Return lengths in words: the first and the last."""
+    return f"{lengths[0]} to {lengths[-1]}" if len(lengths) > 1 else str(lengths[0])
 
 
 def compare_axes(a: Tensor, b: Tensor, case: Case) -> bool:
@@ -243,10 +322,10 @@ def compare_axes(a: Tensor, b: Tensor, case: Case) -> bool:
         for two in range(one):
             swapped = b.clone()
             swapped[:, [one, two]] = b[:, [two, one]]
-            if torch.allclose(a, swapped, rtol=1e-3, atol=1e-9):
+            if equal_rates(a, swapped):
                 case.fault("axes-exchanged", f"axes {two} and {one}")
                 return True
-    turned = [x > 1e-12 for x in (a, b)]
+    turned = [x > 0 for x in (a, b)]
     if not torch.equal(*turned):
         each = [["".join(str(n) for n in axes if pair[n]) or "none" for pair in x] for x in turned]
         case.fault("axes-split", "axes of each pair: {}, expected {}".format(*map(" ".join, each)))

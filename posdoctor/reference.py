@@ -27,9 +27,10 @@ from posdoctor.layers import (
     turned_pair,
     turning,
 )
-from posdoctor.precision import LOST, ROUNDING, off_line
+from posdoctor.precision import ROUNDING, off_line
 from posdoctor.probes import fit_of, refined, turned
 from posdoctor.profile import Case
+from posdoctor.tolerances import LOST
 
 THEIRS = "transformers.models"
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -32,7 +35,6 @@ from posdoctor.probes import (
 )
 from posdoctor.profile import Case, Profile
 from posdoctor.rules import (
-    CLOSE,
     USUAL,
     Rule,
     geometric,
@@ -44,13 +46,20 @@ from posdoctor.rules import (
     usual,
 )
 from posdoctor.subjects import Rotary
+from posdoctor.tolerances import CLOSE, EXACT, LOST, RECOGNISED, rounding, turning
 
-COARSE = 0.02  # error in radians of cosines and sines that are kept in a short float
 NEAR = 64  # consecutive positions to which lines are fitted
+COARSE = rounding(torch.bfloat16, 4)  # radians: cosines and sines that are kept in a short float
+PHASE = COARSE / 6  # radians at position 0 that a cosine in a short float leaves
+STILL = torch.finfo(torch.float32).eps  # radians per position: a pair that does not rotate
+MANY = 257  # times 16 tokens, more than a rule's trained length is as a rule
+LONGEST: tuple[int, ...] = tuple(
+    2**k for k in range(5, 21)
+)  # last positions of the calls that are compared
 ORDER = (4, 0, 9, 1, 7, 2, 10, 3, 8, 5, 6)
 
 
-def alike(a: Tensor, b: Tensor, close: float = 1e-4) -> bool:
+def alike(a: Tensor, b: Tensor, close: float = turning(4 * NEAR)) -> bool:
     """Return whether two results are equal up to rounding."""
     return bool((a - b).abs().max() <= close * max(1.0, float(b.abs().max())))
 
@@ -60,7 +69,7 @@ def examine_rotary(
     case: Case,
     dtypes: tuple[torch.dtype, ...] = (),
     *,
-    fresh: object = None,
+    fresh: Any = None,
     thorough: bool = False,
 ) -> Profile | None:
     """Examine a rotary function; return what it does, as far as that can be said.
@@ -107,34 +116,39 @@ def examine_rotary(
     sides(fits, case)
     profile.backwards = case.has("direction")
     clean = not case.has("mixed-layouts", "not-a-rotation", "overwritten", "sine-sign-lost")
-    far = doublings(reach)
-    dependent = clean and depends_on_length(probe, both, reach, counted)
-    if dependent:
-        case.note("length-dependent")
-        case.unexamined.append("far positions, other lengths: frequencies change with them")
-    elif "gain" in case.facts:
+    free = not counted and not probe.by_first and "gain" not in case.facts
+    far_probe = probe.of(
+        deepcopy(fresh) if fresh else subject.function
+    )  # long calls may leave a memory
+    longest = longest_alike(far_probe, both, reach, case) if free else LONGEST[-1]
+    reach = min(reach, longest + 1)
+    if "gain" in case.facts:
         case.unexamined.append("other lengths and batches: the gain may be centred in each call")
+    elif reach < NEAR:
+        case.unexamined.append(f"other lengths and batches: calls past {longest} differ already")
     else:
         options |= {"layout": profile.layout, "counted": counted, "fresh": fresh}
         examine_paths(probe, case, reach=reach, **options)
-    still = bool(
-        (fits[0].inv_freq.abs() < 1e-6).any()
-    )  # as the slow axis is in a grid's first line
-    odd = still or not fits_a_rule(fits[0].inv_freq) or fits[0].error > 0.05
+    still = bool((fits[0].inv_freq.abs() < turning(NEAR) / NEAR).any())  # a grid's slow axis
+    odd = still or not fits_a_rule(fits[0].inv_freq) or fits[0].error > LOST / 2
     if clean and odd and subject.axes == 1 and not counted:
         some = track(probe, both, torch.arange(min(reach, 1024)), counted)[0]
         if width := grid_width(some):
             case.unsure("grid", f"a grid {width} wide")
             case.unexamined.append("frequencies: one number stands for two")
             return profile
-    if clean and not case.has("heads-differ") and subject.axes == 1 and not dependent:
+    if clean and case.has("heads-differ"):
+        case.unexamined.append("far positions: heads differ")
+    elif clean:
+        far = doublings(reach)
         z = track(probe, both, far, counted)
-        fits = tuple(
-            refined(fit, one, far.double(), max(2e-5, 2 * fit.error * (fit.error < COARSE)))
-            for fit, one in zip(fits, z, strict=True)
-        )
-        fits = examine_precision(probe, both, fits, far, counted, case, dtypes)
-    frequencies_and_gain(subject, probe, both, fits, profile, case, reach, clean)
+        fits = tuple(sharpened(fit, one, far) for fit, one in zip(fits, z, strict=True))
+        fits = examine_precision(probe, both, fits, far, longest, counted, case, dtypes)
+    gains(fits, profile, case, clean)
+    frequencies(subject, probe, both, fits, profile, case, reach, clean)
+    if longest < LONGEST[-1]:
+        profile.long_from = longest + 1
+        profile.at_length = in_calls_of(far_probe, both)
     if clean:
         relativity(probe, reach, counted, case, dtypes)
     return profile
@@ -145,7 +159,7 @@ def is_linear_map(probe: Probe, case: Case) -> bool:
     u, v = probe.random(), probe.random()
     places = torch.arange(11)[None]
     y = probe.same(u, places)
-    if not alike(probe.same(u, places), y, 1e-6):
+    if not alike(probe.same(u, places), y, EXACT):
         case.fault("random")
         return False
     if not alike(probe.same(2 * u - 3 * v, places), 2 * y - 3 * probe.same(v, places)):
@@ -184,10 +198,10 @@ def use_of_positions(probe: Probe, case: Case, step: int = 1) -> tuple[Probe | N
     here = probe.same(v, places[None])[:, 0]  # (2, H, L, d)
     shifted = probe.same(v, places[None] + moved)[:, 0]
     rows = None if probe.flat else probe.same(v, places.expand(3, 11))  # (2, B, H, L, d)
-    moves = [not alike(one, one[:, :1].expand_as(one), 1e-5) for one in here]
-    used = [not alike(a, b, 1e-5) for a, b in zip(here, shifted, strict=True)]
-    heads = [not alike(one, one[:1].expand_as(one), 1e-5) for one in here]
-    batch = rows is not None and not alike(rows, rows[:, :1].expand_as(rows), 1e-5)
+    moves = [not alike(one, one[:, :1].expand_as(one), turning(27)) for one in here]
+    used = [not alike(a, b, turning(27)) for a, b in zip(here, shifted, strict=True)]
+    heads = [not alike(one, one[:1].expand_as(one), turning(27)) for one in here]
+    batch = rows is not None and not alike(rows, rows[:, :1].expand_as(rows), turning(27))
     if not any(moves) and not any(used):
         other = "batch-as-position" if batch else "no-position"
         case.fault("head-as-position" if any(heads) else other)
@@ -299,11 +313,11 @@ def form(each: Map, name: str, pairs: Pairs, case: Case) -> Tensor:
     """Say whether 2 x 2 matrices (L, n) rotate, and return what stands for the rotation."""
     z, y = each
     size = z.abs() + y.abs()
-    if float(y.abs().max()) < 1e-4 * float(size.max()):
+    if float(y.abs().max()) < turning(4 * NEAR) * float(size.max()):
         level = z.abs().clamp(min=1e-30).log()
         places = torch.arange(len(z), dtype=torch.float64)
         slope, start = line(level, places)
-        if float((level - start - places[:, None] * slope).abs().max()) > 1e-2:
+        if float((level - start - places[:, None] * slope).abs().max()) > COARSE:
             case.fault("not-a-rotation", "a pair's length changes with its angle", name)
         return z
     a, e = z.real + y.real, z.real - y.real
@@ -311,7 +325,7 @@ def form(each: Map, name: str, pairs: Pairs, case: Case) -> Tensor:
     rows = (torch.complex(a, -b), torch.complex(e, c))  # the angle that each row has
 
     def holds(*zeros: Tensor) -> bool:
-        return all(float(zero.abs().max()) < 1e-4 for zero in zeros)
+        return all(float(zero.abs().max()) < turning(4 * NEAR) for zero in zeros)
 
     if holds(a - e, b - c):
         case.fault("sine-sign-lost", where=name)
@@ -341,9 +355,9 @@ def by_component(fit: Fit, layout: Layout) -> Fit:
 
 def explain_phases(fit: Fit, case: Case, name: str) -> None:
     """Explain the angles at position 0."""
-    if len(fit.phases) == 0 or float(fit.phases.abs().max()) < 5e-3 or fit.error > 0.05:
+    if len(fit.phases) == 0 or float(fit.phases.abs().max()) < PHASE or fit.error > LOST / 2:
         return
-    if bool(((fit.phases.abs() - math.pi / 2).abs() < 5e-3).all()):
+    if bool(((fit.phases.abs() - math.pi / 2).abs() < PHASE).all()):
         case.fault("cosine-sine-exchanged", where=name)
         return
     slow = fit.inv_freq.abs() < 0.02  # pairs that make no full turn in a shift of a hundred
@@ -351,7 +365,7 @@ def explain_phases(fit: Fit, case: Case, name: str) -> None:
     w, phase = fit.inv_freq[slow], fit.phases[slow]
     shift = float((w * phase).sum() / (w * w).sum()) if len(w) else 0.0
     expected = torch.remainder(fit.inv_freq * round(shift) - fit.phases + math.pi, 2 * math.pi)
-    if round(shift) and float((expected - math.pi).abs().max()) < 0.02:
+    if round(shift) and float((expected - math.pi).abs().max()) < COARSE:
         case.note("counted-from", f"position 0 gets the rotation of {round(shift)}", name)
     else:
         case.unsure("not-proportional", "angles at position 0 that no shift explains", name)
@@ -363,7 +377,7 @@ def sides(fits: tuple[Fit, ...], case: Case) -> None:
     if case.has("one-side-only", "layouts-differ") or len(q.inv_freq) != len(k.inv_freq):
         return
     back = [
-        bool((fit.inv_freq <= 1e-9).all()) and bool((fit.inv_freq < -1e-6).any()) for fit in fits
+        bool((fit.inv_freq <= STILL).all()) and bool((fit.inv_freq < -STILL).any()) for fit in fits
     ]
     if case.has("cosine-sine-exchanged"):
         back = [not one for one in back]
@@ -371,34 +385,96 @@ def sides(fits: tuple[Fit, ...], case: Case) -> None:
         case.unsure("direction")
     elif any(back):
         case.fault("opposite-directions", f"{SIDES[back.index(True)]} rotate backwards")
-    if not alike(q.inv_freq.abs(), k.inv_freq.abs(), 1e-3):
+    if not alike(q.inv_freq.abs(), k.inv_freq.abs(), RECOGNISED):
         case.fault("sides-differ")
-    elif not any(back) and not alike(q.phases, k.phases, 5e-3):
+    elif not any(back) and not alike(q.phases, k.phases, PHASE):
         case.fault("query-key-shift")
-    if float(q.growth.abs().max()) > max(1e-5, 4 * q.unsteady / NEAR):
-        if alike(q.growth, -k.growth, 1e-6):
+    if float(q.growth.abs().max()) > max(turning(NEAR), 4 * q.unsteady / NEAR):
+        if alike(q.growth, -k.growth, EXACT):
             case.facts["gain"] = "grows with the position on one side, falls on the other (xPos)"
         else:
             case.fault("both-grow")
 
 
-def depends_on_length(probe: Probe, both: tuple[Pairs, Pairs], reach: int, counted: bool) -> bool:
-    """Return whether a far position in the same call changes the scores of near ones."""
-    places = torch.arange(16)
-    if counted:
-        return False
-    if probe.subject.runs:
-        long, short = torch.arange(reach - 16), places
-    else:
-        long, short = torch.cat([places[:-1], torch.tensor([reach - 1])]), places
-    found = []
-    for positions in (short, long):
-        near = [each.z[0, 0, :15] for each in probe.pairs(positions[None], both)]
-        found.append(near[0][5:] * near[1][:-5].conj())
-    return not alike(torch.view_as_real(found[0]), torch.view_as_real(found[1]), 1e-3)
+def longest_alike(probe: Probe, both: tuple[Pairs, Pairs], reach: int, case: Case) -> int:
+    """Return the last position that a call may have for near tokens to rotate as in short calls.
+
+    A rule that looks at the length of a text has another frequency from some length on. What it
+    looks at must be the longest position, and no other property of the call.
+    """
+    near, runs, close = torch.arange(16), probe.subject.runs, turning(16)
+
+    def ask(last: int, start: int = 0, times: int = 1) -> tuple[Tensor, Tensor]:
+        """Return near scores by distance, and what the last position does."""
+        some = torch.cat([near[start:].repeat(times), torch.tensor([last])])
+        some = torch.arange(last + 1) if runs else some
+        q, k = (each.z[0, 0] for each in probe.pairs(some[None], both))
+        return torch.view_as_real(q[5:16] * k[:11].conj()), torch.view_as_real(q[-1])
+
+    (plain, end), least, first = ask(16), 16, 0
+    lone = not runs and alike(ask(16, start=16)[1], end)
+    if not runs and not alike(ask(16, times=MANY)[0], plain, close):
+        case.fault("length-misread", f"positions 0 to 15 rotate otherwise among {16 * MANY} tokens")
+    limits = [*(last for last in LONGEST if last < reach), reach - 1] if runs else LONGEST
+    for last in limits:
+        try:
+            scores, end = ask(last)
+            alone = ask(last, start=16)[1] if lone else end
+        except Exception:  # a table ends: the examination of far positions says so
+            break
+        if not alike(alone, end, turning(last)):
+            what = f"position {last} rotates otherwise alone than behind positions 0 to 15"
+            case.fault("length-misread", what)
+            return min(least, last - 1)
+        if not alike(scores, plain, close):
+            first = last
+            break
+        least = last
+    if not first:
+        return LONGEST[-1]
+    while first - least > 1:
+        middle = (first + least) // 2
+        if alike(ask(middle)[0], plain, close):
+            least = middle
+        else:
+            first = middle
+    if not alike(ask(16)[0], plain, close):
+        case.fault("state", f"positions 0 to 15, after a call with position {limits[-1]}")
+    by = "row"
+    if not probe.flat and not runs:
+        rows = torch.stack([torch.cat([near, torch.tensor([last])]) for last in (16, 2 * first)])
+        q, k = (each.z[0, 0] for each in probe.pairs(rows, both))
+        by = "row" if alike(torch.view_as_real(q[5:16] * k[:11].conj()), plain, close) else "batch"
+    case.note("length-dependent", f"from position {first} on, by the longest of the {by}")
+    return least
 
 
-def frequencies_and_gain(
+def in_calls_of(probe: Probe, both: tuple[Pairs, Pairs]) -> Callable[[int], Tensor | None]:
+    """Return a function of a length: the frequencies (n, 1) in calls of it, None if refused."""
+
+    @cache
+    def measured(length: int) -> Tensor | None:
+        far = doublings(length - 1)
+        some = torch.cat([torch.arange(NEAR), far, torch.tensor([length - 1])])
+        if probe.subject.runs:
+            some = torch.arange(length)
+        try:
+            z = probe.pairs(some[None], both)[0].z[0, 0]
+        except Exception:  # whatever the function under examination raises
+            return None
+        fit = fit_of(z[:NEAR], torch.arange(NEAR).double())
+        return sharpened(fit, z[NEAR:][: len(far)], some[NEAR:][: len(far)]).inv_freq.abs()[:, None]
+
+    return measured
+
+
+def sharpened(fit: Fit, z: Tensor, far: Tensor) -> Fit:
+    """Return a fit with rates that far positions agree with."""
+    noise = 4 * fit.error if fit.error < COARSE else 0.0
+    return refined(fit, z, far.double(), max(turning(NEAR), noise))
+
+
+def frequencies(
     subject: Rotary,
     probe: Probe,
     both: tuple[Pairs, Pairs],
@@ -408,25 +484,21 @@ def frequencies_and_gain(
     reach: int,
     clean: bool,
 ) -> None:
-    """Name the rule of the frequencies and what scales queries and keys."""
-    fit = (
-        fits[1]
-        if case.has("one-side-only") and not bool((fits[0].inv_freq.abs() > 0).any())
-        else fits[0]
-    )
+    """Name the rule of the frequencies."""
+    fit = fits[0] if bool((fits[0].inv_freq.abs() > 0).any()) else fits[1]
+    profile.inv_freq = fit.inv_freq.abs()[:, None]
     if subject.axes > 1 and clean:
-        profile.inv_freq = rates_by_axis(probe, both, case)
-    else:
-        profile.inv_freq = fit.inv_freq.abs()[:, None]
-    if fit.error > 0.05 and not case.has("positions-rounded", "angles-rounded", "tf32"):
+        profile.inv_freq = rates_by_axis(probe, both, reach, case)
+    if fit.error > LOST / 2 and not case.has("positions-rounded", "angles-rounded", "tf32"):
         case.unsure("not-proportional", f"up to {fit.error:.2g} radians off a line")
         profile.inv_freq = None
         return
     full = whole_head(profile.inv_freq.sum(1), profile.layout, subject.head_dim)
     slowest = float(full[full > 0].min()) if bool((full > 0).any()) else 1.0
-    coarse = 1e-3 < fit.error < COARSE
-    noise = (2 * fit.error if coarse else 3e-7) / (reach * slowest) if clean else 1e-5 / slowest
-    close = min(max(CLOSE, noise), 0.02)
+    coarse = turning(reach) < fit.error < COARSE
+    noise = (2 * fit.error if coarse else EXACT / 2) / (reach * slowest)
+    noise = noise if clean else turning(NEAR) / NEAR / slowest
+    close = min(max(CLOSE, noise), COARSE)
     rule = case.curves.pop("rule", None) or identify(full, close)
     if rule.name == "unknown" and subject.axes > 1:
         rule = by_axis(profile.inv_freq, close, case)
@@ -436,24 +508,30 @@ def frequencies_and_gain(
         case.note("tables-rounded", f"angles are off by up to {fit.error:.2g} radians")
     case.facts["frequencies"] = str(rule)
     judge_rule(rule, full, fit, subject.axes, case)
+    gain = profile.attention_factor
+    if rule.name == "yarn" and gain is not None:
+        if abs(gain - 1) < RECOGNISED:
+            case.unsure("gain-missing", f"gain 1, factor {rule.factor:g}")
+        elif is_yarn_attention_factor(gain, rule.factor):
+            case.facts["gain"] += ", YaRN's for this factor"
+
+
+def gains(fits: tuple[Fit, ...], profile: Profile, case: Case, clean: bool) -> None:
+    """Measure by what queries and keys are multiplied, and so a score at distance 0."""
     if case.has("both-grow") or "gain" in case.facts:
         return
-    gains = [float(one.attention_factor.mean()) for one in fits]
-    if clean and any(
-        float((one.attention_factor / one.attention_factor.mean() - 1).abs().max()) > 1e-3
-        for one in fits
-    ):
-        case.unsure("gain-differs")
-    elif abs(gains[0] / gains[1] - 1) > 1e-3:
-        case.unsure("gain-on-one-side", f"queries {gains[0]:.4g}, keys {gains[1]:.4g}")
-        profile.attention_factor = math.sqrt(gains[0] * gains[1])
+    q, k = (float(one.attention_factor.mean()) for one in fits)
+    profile.attention_factor = math.sqrt(q * k)
+    uneven = [float((one.attention_factor / one.attention_factor.mean() - 1).abs().max())
+              for one in fits]  # fmt: skip
+    if clean and max(uneven) > RECOGNISED:
+        case.unsure("gain-differs", f"by up to {max(uneven):.2g} of their mean {q:.4g}")
+    elif abs(q / k - 1) > RECOGNISED:
+        case.unsure("gain-on-one-side", f"queries {q:.4g}, keys {k:.4g}")
     else:
-        profile.attention_factor = gains[0]
-        case.facts["gain"] = f"{snapped(gains[0], 1e-5):.6g} on queries and on keys"
-        if rule.name == "yarn" and abs(gains[0] - 1) < 1e-3:
-            case.unsure("gain-missing", f"gain 1, factor {rule.factor:g}")
-        elif rule.name == "yarn" and is_yarn_attention_factor(gains[0], rule.factor):
-            case.facts["gain"] += ", YaRN's for this factor"
+        each = f"{snapped(q, EXACT * 8):.6g} on queries and on keys"
+        grown = "" if abs(q * k - 1) < RECOGNISED else f": scores times {q * k:.4g}"
+        case.facts["gain"] = each + grown
 
 
 def whole_head(inv_freq: Tensor, layout: Layout | None, dim: int) -> Tensor:
@@ -465,20 +543,21 @@ def whole_head(inv_freq: Tensor, layout: Layout | None, dim: int) -> Tensor:
     )
 
 
-def rates_by_axis(probe: Probe, both: tuple[Pairs, Pairs], case: Case) -> Tensor:
+def rates_by_axis(probe: Probe, both: tuple[Pairs, Pairs], reach: int, case: Case) -> Tensor:
     """Return the rate of each pair for each axis, (n, axes)."""
     columns = []
     for axis in range(probe.subject.axes):
-        places = torch.zeros(1, NEAR, probe.subject.axes, dtype=torch.long)
-        places[0, :, axis] = torch.arange(NEAR)
-        fit = fit_of(probe.pairs(places, both)[0].z[0, 0], torch.arange(NEAR).double())
-        columns.append(torch.where(fit.inv_freq.abs() < 1e-8, 0, fit.inv_freq.abs()))
-        if not bool((fit.inv_freq.abs() > 1e-8).any()):
+        far = doublings(reach)
+        places = torch.zeros(1, NEAR + len(far), probe.subject.axes, dtype=torch.long)
+        places[0, :, axis] = torch.cat([torch.arange(NEAR), far])
+        z = probe.pairs(places, both)[0].z[0, 0]
+        fit = sharpened(fit_of(z[:NEAR], torch.arange(NEAR).double()), z[NEAR:], far)
+        moves = (z - z[:1]).abs().amax(0) > turning(0)
+        columns.append(torch.where(moves, fit.inv_freq.abs(), 0))
+        if not bool(moves.any()):
             case.fault("axis-unused", f"axis {axis}")
     inv_freq = torch.stack(columns, 1)
-    own = [
-        (inv_freq[:, axis] > 0).nonzero().flatten().tolist() for axis in range(inv_freq.shape[1])
-    ]
+    own = [(column > 0).nonzero().flatten().tolist() for column in columns]
     words = [f"axis {axis}: {len(each)} pairs{ranges(each)}" for axis, each in enumerate(own)]
     case.facts["axes"] = "; ".join(words)
     return inv_freq
@@ -509,7 +588,7 @@ def judge_rule(rule: Rule, inv_freq: Tensor, fit: Fit, axes: int, case: Case) ->
     """Say whether a rule is one that anybody means."""
     n, first = len(inv_freq), float(inv_freq[0])
     if rule.name == "unknown":
-        if n > 1 and alike(inv_freq, inv_freq[:1].expand_as(inv_freq), 1e-6):
+        if n > 1 and alike(inv_freq, inv_freq[:1].expand_as(inv_freq), CLOSE):
             case.fault("frequencies-all-one", f"{first:.4g} radians per position")
         elif grows(fit.inv_freq):
             case.fault("frequencies-grow")
@@ -522,11 +601,11 @@ def judge_rule(rule: Rule, inv_freq: Tensor, fit: Fit, axes: int, case: Case) ->
     if rule.name == "linear":
         circle = {2 * math.pi: "a full turn", math.pi: "half a turn", math.pi / 180: "a degree"}
         for size, words in circle.items():
-            if abs(first / size - 1) < 1e-3:
+            if abs(first / size - 1) < RECOGNISED:
                 case.fault("not-radians", f"the first pair rotates by {words} for each position")
                 return
         base, start = geometric(inv_freq)
-        if abs(math.log(start) * n / math.log(base) + 1) < 2e-2:
+        if abs(math.log(start) * n / math.log(base) + 1) < COARSE:
             case.unsure("index-from-one", f"the first frequency is {start:.4g}, base {base:.6g}")
     if rule.base and not usual(rule.base, axes) and n > 2:
         known = readings_of(rule.base, n)
@@ -540,7 +619,7 @@ def grows(inv_freq: Tensor) -> bool:
     for base in USUAL:
         wanted = 1 / series(len(inv_freq), base)[:some]
         off = torch.remainder(inv_freq[:some] - wanted + math.pi, 2 * math.pi) - math.pi
-        if float(off.abs().max()) < 1e-3:
+        if float(off.abs().max()) < RECOGNISED:
             return True
     return False
 
@@ -549,7 +628,7 @@ def relativity(
     probe: Probe, reach: int, counted: bool, case: Case, dtypes: tuple[torch.dtype, ...]
 ) -> None:
     """Measure how much a score of two contents at a fixed distance depends on the position."""
-    if counted or probe.subject.runs or case.has("first-position-only", "length-dependent"):
+    if counted or probe.subject.runs or case.has("first-position-only"):
         case.unexamined.append("relativity: positions cannot be chosen freely here")
         return
     distances = torch.tensor([0, 1, 8, min(63, reach // 2 - 1)])

@@ -10,13 +10,13 @@ from torch import Tensor
 
 from pe_lib.rope_scaling import llama3, yarn, yarn_attention_factor
 from pe_lib.sinusoidal import frequencies
+from posdoctor.tolerances import CLOSE, RECOGNISED, turning
 
 # Bases that published models use: 1-D ones, then those of images and video.
 USUAL = (1e4, 2e4, 2.5e4, 4e4, 5e4, 1e5, 1.5e5, 1.6e5, 2e5, 2.5e5, 3e5, 5e5, 6e5, 1e6, 1.5e6, 2e6,
          2.5e6, 3e6, 4e6, 5e6, 8e6, 1e7, 1e8)  # fmt: skip
 IMAGE = (100.0, 256.0, 1000.0, 2000.0)
 LENGTHS = tuple(2**k for k in range(5, 20))
-CLOSE = 2e-4  # relative error of frequencies that count as equal
 
 
 @dataclass(frozen=True)
@@ -77,11 +77,12 @@ def geometric(inv_freq: Tensor) -> tuple[float, float]:
 
 def fit_default(inv_freq: Tensor, close: float) -> Rule | None:
     """One geometric series that starts at 1."""
-    base, _ = geometric(inv_freq)
-    base = snapped(base, 2 * close)
-    exact = series(len(inv_freq), base) if base > 1 else torch.ones_like(inv_freq)
-    error = relative_error(inv_freq, exact)
-    return Rule("default", base, 1.0, error) if error < close and base > 1 else None
+    fitted, _ = geometric(inv_freq)
+    # A number that is not round must fit better to be believed.
+    for base, bound in ((snapped(fitted, 2 * close), close), (fitted, turning(8))):
+        if base > 1 and (error := relative_error(inv_freq, series(len(inv_freq), base))) < bound:
+            return Rule("default", base, 1.0, error)
+    return None
 
 
 def fit_linear(inv_freq: Tensor, close: float) -> Rule | None:
@@ -155,26 +156,26 @@ def identify(inv_freq: Tensor, close: float = CLOSE) -> Rule:
 def usual(base: float, axes: int = 1) -> bool:
     """Return whether published models use this base."""
     known = USUAL if axes == 1 else USUAL + IMAGE
-    return any(abs(base / each - 1) < 1e-3 for each in known)
+    return any(abs(base / each - 1) < RECOGNISED for each in known)
 
 
 def readings_of(base: float, n: int) -> list[str]:
     """Return what else would give a series of this base over n pairs, where a number is round."""
     found = []
     for each in USUAL:
-        if abs(math.sqrt(each) / base - 1) < 1e-3:
+        if abs(math.sqrt(each) / base - 1) < RECOGNISED:
             found.append(f"base {each:g} with the exponent i / d instead of 2i / d")
-        if n > 1 and abs(each ** (n / (n - 1)) / base - 1) < 1e-3:
+        if n > 1 and abs(each ** (n / (n - 1)) / base - 1) < RECOGNISED:
             found.append(f"base {each:g} with exponents over d - 2 instead of d")
         for factor in (2, 4, 8, 16, 32):
-            if n > 1 and abs(each * factor ** (n / (n - 1)) / base - 1) < 1e-3:
+            if n > 1 and abs(each * factor ** (n / (n - 1)) / base - 1) < RECOGNISED:
                 found.append(f"base {each:g} with NTK-aware factor {factor}")
         for wider in (2, 4, 8):
-            if abs(each ** (1 / wider) / base - 1) < 1e-3:
+            if abs(each ** (1 / wider) / base - 1) < RECOGNISED:
                 found.append(f"base {each:g} with exponents over {wider} times the width")
     return found
 
 
 def is_yarn_attention_factor(attention_factor: float, factor: float) -> bool:
     """Return whether the gain is YaRN's for this factor."""
-    return abs(attention_factor / yarn_attention_factor(factor) - 1) < 1e-3
+    return abs(attention_factor / yarn_attention_factor(factor) - 1) < RECOGNISED

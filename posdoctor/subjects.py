@@ -92,7 +92,43 @@ class Absolute:
         require_function(self.function, "positions -> (..., width)")
 
 
-Subject: TypeAlias = Rotary | Tables | Bias | Absolute
+BUILDERS = {
+    "mask": "attention_mask (B, L) -> (B, L)",
+    "segments": "numbers of texts (B, L), 0 for padding -> (B, L)",
+    "step": "attention_mask (B, L), past -> (B, L - past), the tokens behind the cached ones",
+    "grids": "kinds of tokens (L,), 0 for text, and grids (n, 3) in tokens -> (3, L) or (4, L)",
+}
+
+
+@dataclass(frozen=True)
+class PositionIds:
+    """A function that builds position ids, int64.
+
+    Attributes:
+        function: of the form that `takes` names.
+        takes: "mask": attention_mask (B, L) of 0 and 1 -> (B, L); "segments": the number of each
+            token's text, (B, L), 0 for padding -> (B, L); "step": attention_mask and how many of
+            its tokens are cached -> (B, L - past); "grids" (M-RoPE): the kind of each token, (L,)
+            of 0 for text and 1 for what is seen, and for each image or video its frames, rows and
+            columns of tokens, (n, 3) -> (3, L), or (4, L) whose first row is not looked at.
+    """
+
+    function: Callable[..., Tensor]
+    takes: str = "mask"
+
+    def __post_init__(self) -> None:
+        """Raise unless the function is one, of a known form."""
+        if self.takes not in BUILDERS:
+            raise InputError(f"takes must be one of {', '.join(BUILDERS)}; got {self.takes!r}")
+        require_function(self.function, self.form)
+
+    @property
+    def form(self) -> str:
+        """What the function takes and returns, in words."""
+        return BUILDERS[self.takes]
+
+
+Subject: TypeAlias = Rotary | Tables | Bias | Absolute | PositionIds
 
 
 def require_function(function: object, form: str) -> None:

@@ -4,6 +4,11 @@ from posdoctor.ways import of_module, of_numpy
 diagnose(of_module(modeling_llama.apply_rotary_pos_emb, rotary_emb))   # (q, k, cos, sin)
 diagnose(of_numpy(my_function))                                        # arrays in, arrays out
 diagnose(my_function, blhd=True)                                       # (B, L, H, d)
+diagnose(of_one(my_function))                                          # (x, positions) -> x
+diagnose(of_flat(my_function, heads=8, head_dim=64))                   # (T, H d), positions (T,)
+diagnose(of_flat(positions_first(get_rope(...)), 8, 64))               # vLLM: (positions, q, k)
+diagnose(axes_first(my_function), axes=3)                              # positions (3, B, L)
+diagnose(of_lengths(my_bias))                                          # (n_q, n_k) -> (H, n_q, n_k)
 diagnose(freqs_cis), diagnose((cos, sin)), diagnose("bias.npy", kind="bias")
 diagnose_dump(before, after, positions)                                # q or k, (H, L, d)
 """
@@ -21,7 +26,7 @@ from posdoctor.layers import measured
 from posdoctor.probes import Layout
 from posdoctor.profile import Case, Profile
 from posdoctor.report import Report
-from posdoctor.subjects import Bias, InputError, RotaryFunction, Tables
+from posdoctor.subjects import Bias, InputError, Rotary, RotaryFunction, Tables
 
 
 def of_module(apply: Callable[..., Any], tables: Callable[..., Any]) -> RotaryFunction:
@@ -53,6 +58,55 @@ def of_blhd(function: RotaryFunction) -> RotaryFunction:
         return new_q.transpose(1, 2), new_k.transpose(1, 2)
 
     return rotate
+
+
+def of_one(function: Callable[[Tensor, Tensor], Tensor]) -> RotaryFunction:
+    """Return the function of one that takes one tensor: (x, positions) -> x."""
+    return lambda q, k, positions: (function(q, positions), function(k, positions))
+
+
+def positions_first(function: Callable[..., Any]) -> RotaryFunction:
+    """Return the function of one in vLLM's order: (positions, q, k) -> (q, k)."""
+
+    def rotate(q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        new_q, new_k = function(positions, q, k)
+        return new_q, new_k
+
+    return rotate
+
+
+def axes_first(function: RotaryFunction) -> RotaryFunction:
+    """Return the function of one whose positions are (axes, B, L) or (axes, L), as M-RoPE's are."""
+    return lambda q, k, positions: function(q, k, positions.movedim(-1, 0))
+
+
+def of_flat(function: RotaryFunction, heads: int, head_dim: int, axes: int = 1) -> Rotary:
+    """Return what calls a function of flat queries and keys, (T, heads * d), positions (T,)."""
+
+    def rotate(q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        if positions.shape[:2] != q.shape[::2] or q.shape[-1] != head_dim:
+            raise ValueError(f"positions must be (B, L), and q and k {head_dim} wide")
+        x, y = (each.transpose(1, 2).flatten(2).flatten(0, 1) for each in (q, k))
+        new = function(x, y, positions.flatten(0, 1))
+        new_q, new_k = (
+            one.reshape(len(old), old.shape[2], *old.shape[1::2]).transpose(1, 2)
+            for one, old in zip(new, (q, k), strict=True)
+        )
+        return new_q, new_k
+
+    return Rotary(rotate, head_dim, heads, axes)
+
+
+def of_lengths(function: Callable[[int, int], Tensor]) -> Bias:
+    """Return the bias of (n_q, n_k) -> (H, n_q, n_k), whose queries are the last of the keys."""
+
+    def bias(q_pos: Tensor, k_pos: Tensor) -> Tensor:
+        count, first = 1 + int(max(q_pos.max(), k_pos.max())), int(q_pos.min())
+        whole = function(count - first, count)
+        whole = whole[0] if whole.ndim == 4 else whole
+        return whole[:, q_pos - first][:, :, k_pos]
+
+    return Bias(bias)
 
 
 def of_tensor(table: Tensor, kind: str | None) -> Tables | Bias:
@@ -106,21 +160,3 @@ def diagnose_dump(before: Tensor, after: Tensor, positions: Tensor) -> Report:
             case.unsure("direction")
     case.unexamined.append("everything but these tokens")
     return Report("dumped queries or keys", case, found)
-
-
-def assert_sound(thing: object, **options: Any) -> None:
-    """Fail, in two lines, where the doctor finds a fault: for tests.
-
-    Raises:
-        AssertionError: if there is a fault.
-    """
-    from posdoctor.doctor import diagnose
-
-    report = diagnose(thing, **options)
-    if report.faults:
-        first = report.faults[0]
-        names = ", ".join(dict.fromkeys(each.name for each in report.faults))
-        raise AssertionError(
-            f"{report.subject}: {names}\n{first.where + ': ' if first.where else ''}"
-            f"{first.known.says} {first.detail}"
-        )

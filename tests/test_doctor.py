@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import planted
@@ -14,6 +15,8 @@ from planted import (
     BUGS,
     COMBINED,
     DOUBTFUL,
+    by_axes,
+    chunked,
     codes,
     mixed_layouts,
     place_bug,
@@ -42,7 +45,9 @@ from posdoctor.doctor import (
 )
 from posdoctor.factory import published_files
 from posdoctor.findings import FAULT, UNSURE
-from posdoctor.rules import identify, series
+from posdoctor.profile import Case, Profile, compare_profiles
+from posdoctor.rules import Rule, identify, series
+from posdoctor.testing import assert_sound
 from tools import doctor_page
 
 SIZES = Sizes(64, 4, 128)
@@ -168,10 +173,73 @@ def test_every_way_in_reaches_the_same_diagnosis(tmp_path):
     assert dumped.profile.layout.name == "half" and dumped.profile.rule.base == 10000
 
 
+def test_one_tensor_flat_queries_and_positions_first_are_ways_in():
+    def one(x, p):
+        return right(x, x, p)[0]
+
+    def flat(p, q, k):
+        heads = (x.reshape(1, len(p), -1, 64).transpose(1, 2) for x in (q, k))
+        return tuple(x.transpose(1, 2).reshape(len(p), -1) for x in right(*heads, p[None]))
+
+    vllm = ways.of_flat(ways.positions_first(flat), heads=3, head_dim=64)
+    for thing in (ways.of_one(one), vllm):
+        report = diagnose(thing, expect={"base": 10000, "layout": "half"}, dtypes=())
+        assert report.healthy and not report.case.unexamined, str(report)
+    by_time = by_axes(chunked)
+    mrope = ways.axes_first(lambda q, k, p: by_time(q, k, p.movedim(0, -1)))
+    assert diagnose(mrope, axes=3, expect=by_time).healthy
+
+
+def test_a_bias_of_two_lengths_is_compared_as_far_as_one_of_positions():
+    def of(function):
+        return ways.of_lengths(lambda n_q, n_k: function(
+            torch.arange(n_k - n_q, n_k), torch.arange(n_k)))  # fmt: skip
+
+    assert diagnose(of(unseen.buckets(128)), expect=unseen.buckets(128), kind="bias").healthy
+    wide = diagnose(of(unseen.window(4097)), expect=unseen.window(4096), kind="bias")
+    assert "sees 4097 keys, expected 4096" in str(wide)
+    first = ways.of_lengths(lambda n_q, n_k: unseen.alibi(torch.arange(n_q), torch.arange(n_k)))
+    assert "bias-offset-ignored" in diagnose(first).names(FAULT)
+
+
+def test_axes_are_compared_before_their_number():
+    told = diagnose(by_axes(chunked), axes=3)
+    summed = replace(told.profile, inv_freq=told.profile.inv_freq.sum(1, keepdim=True))
+    case = Case()
+    compare_profiles(told.profile, summed, case)
+    assert not case.findings and case.unexamined == ["axes: 3 were measured, 1 are expected"]
+
+
+def test_a_function_by_length_is_held_to_both_sets_of_frequencies():
+    short, long = (x[:, None] for x in (frequencies(64), unseen.LONG))
+    wanted = {
+        "longrope": Profile("rotary", 64, inv_freq=short, inv_freq_long=long, long_from=4096),
+        "dynamic": Profile(
+            "rotary", 64, inv_freq=short, rule=Rule("dynamic", 1e4, 4.0), long_from=4096),
+    }  # fmt: skip
+    ntk = DynamicNTK(64, 4.0, 4096, layout="half")
+    functions = {"longrope": unseen.by_length(unseen.longest),
+                 "dynamic": lambda q, k, p: ntk.rotate(q, k, p, p), "neither": right}  # fmt: skip
+    for name, function in functions.items():
+        report = diagnose(function)
+        assert report.healthy, str(report)
+        for kind, profile in wanted.items():
+            case = Case()
+            compare_profiles(report.profile, profile, case)
+            assert case.has("frequencies") == (name != kind), (name, kind)
+            assert name == kind or "positions" in case.findings[0].where
+
+
+def test_what_a_score_grows_by_is_measured_and_stated():
+    report = diagnose(lambda q, k, p: right(q, k, p, attention_factor=1.2), expect={"gain": 1.2**2})
+    assert "scores times 1.44" in report.case.facts["gain"]
+    assert report.names(FAULT) == ["gain"]
+
+
 def test_a_line_of_pytest_fails_in_two_lines():
-    ways.assert_sound(right, expect={"base": 10000})
+    assert_sound(right, expect={"base": 10000})
     with pytest.raises(AssertionError) as failed:
-        ways.assert_sound(right, expect={"base": 500000})
+        assert_sound(right, expect={"base": 500000})
     assert str(failed.value).count("\n") == 1 and "base" in str(failed.value)
 
 

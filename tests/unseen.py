@@ -132,6 +132,24 @@ def last_twice(p: Tensor) -> Tensor:
     return torch.cat((p[:, :-1], p[:, -2:-1]), 1)
 
 
+LONG = frequencies(64) / (1 + 0.8 * torch.arange(32))
+
+
+def by_length(long: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Any]:
+    """LongRoPE: other frequencies where `long` says so of q and positions."""
+
+    def rotate(q: Tensor, k: Tensor, p: Tensor) -> Pair:
+        inv_freq = torch.where(long(q, rows(p)), LONG, frequencies(64))
+        angles = rows(p)[:, None, :, None].double() * inv_freq
+        return rotate_pairs(q, angles), rotate_pairs(k, angles)
+
+    return rotate
+
+
+def longest(q: Tensor, p: Tensor) -> Tensor:
+    return p.max() >= 4096
+
+
 MANY = 1 << 30
 # name: (what must be found, function, what the doctor is told or None)
 ROTARY: dict[str, tuple[str, Any, Any]] = {
@@ -186,6 +204,18 @@ ROTARY: dict[str, tuple[str, Any, Any]] = {
     "key heads exchanged": ("heads-mixed", rolled_heads, None),
     # Positions as serving gives them.
     "restarts undone": ("jumps", moved(lambda p: p.cummax(1).values), None),
+    # Frequencies that follow the length of the text, and are chosen wrongly.
+    "long factors by the first position": (
+        "length-misread", by_length(lambda q, p: p[0, 0] >= 4096), None),
+    "long factors by the number of tokens": (
+        "length-misread", by_length(lambda q, p: torch.tensor(q.shape[2] > 4096)), None),
+    "long factors token by token": (
+        "frequencies-change", by_length(lambda q, p: (p >= 4096)[:, None, :, None]), None),
+    "long factors always": (
+        "frequencies", by_length(lambda q, p: torch.tensor(True)), by_length(longest)),
+    "long factors never": ("frequencies", rope, by_length(longest)),
+    "long factors too late": (
+        "frequencies", by_length(lambda q, p: p.max() >= 8192), by_length(longest)),
     # CS336 assignment1#4.
     "pairs from one": (
         "factor", rates_bug(lambda d: frequencies(d) * 1e4 ** (-2 / d)), {"base": 1e4}),
@@ -223,7 +253,7 @@ CODES: dict[str, tuple[str, Any, Any]] = {
     "another table": ("code-values", lambda p: learned(2)[p], lambda p: learned(1)[p]),
     "two rows exchanged": ("code-values", lambda p: EXCHANGED[p], lambda p: learned(1)[p]),
     "scale": ("code-scale", lambda p: 8 * sines(p), sines),
-    "last rate": ("frequencies", lambda p: sines(p, last=1), sines),
+    "last rate": ("base", lambda p: sines(p, last=1), sines),
     "class row interpolated": (
         "code-values", lambda p: resized(learned(3)[:129], 65)[p], lambda p: SMALL[p]),
     "corners aligned": (
@@ -253,13 +283,15 @@ def window(size: int) -> Callable[[Tensor, Tensor], Tensor]:
     ).expand(8, -1, -1)
 
 
-def buckets(farthest: float) -> Callable[[Tensor, Tensor], Tensor]:
+def buckets(
+    farthest: float, dtype: torch.dtype = torch.float32
+) -> Callable[[Tensor, Tensor], Tensor]:
     """T5's buckets of a decoder: 16 exact ones, then by the logarithm of the distance."""
     table = torch.randn(8, 32, generator=torch.Generator().manual_seed(6))
 
     def bias(i: Tensor, j: Tensor) -> Tensor:
         n = (-apart(i, j)).clamp(min=0)
-        far = 16 + (n.clamp(min=1) / 16).log() / math.log(farthest / 16) * 16
+        far = 16 + (n.clamp(min=1).to(dtype) / 16).log() / math.log(farthest / 16) * 16
         return table[:, torch.where(n < 16, n, far.long().clamp(max=31))]
 
     return bias
@@ -271,6 +303,13 @@ BIASES: dict[str, tuple[str, Any, Any]] = {
     "window of 129": ("bias-values", window(129), window(128)),
     "window of 4097": ("bias-values", window(4097), window(4096)),
     "buckets to 127": ("bias-values", buckets(127), buckets(128)),
+    "buckets in half precision": (
+        "bias-values", buckets(2048, torch.half), buckets(2048)),
+    "buckets in bfloat16": ("bias-values", buckets(2048, torch.bfloat16), buckets(2048)),
+    "a single query without its bias": (
+        "one-token",
+        lambda i, j: buckets(128)(i, j) if len(i) > 1 else torch.zeros(8, 1, len(j)),
+        buckets(128)),
     "heads reversed": ("bias-values", lambda i, j: alibi(i, j).flip(0), alibi),
     "decoding at row 0": (
         "bias-offset-ignored", lambda i, j: alibi(i if len(i) > 1 else 0 * i, j), alibi),
@@ -377,6 +416,11 @@ def flat_grid(q: Tensor, k: Tensor, p: Tensor) -> Pair:
 CORRECT: dict[str, tuple[str, Any, Any]] = {
     "halves": ("rotary", rope, None),
     "neighbours": ("rotary", other_layout, None),
+    "long factors past 4096 positions": ("rotary", by_length(longest), by_length(longest)),
+    "long factors by the row's longest position": (
+        "rotary",
+        by_length(lambda q, p: (p.max(1).values >= 4096)[:, None, None, None]),
+        by_length(longest)),
     "halves exchanged at the end": (
         "rotary", lambda q, k, p: tuple(x.roll(32, -1) for x in rope(q, k, p)), None),
     "tables in bfloat16": ("rotary", bf16_tables, {"base": 10000}),
