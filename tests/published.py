@@ -5,12 +5,14 @@ In transformers most models carry the same text; each different text is taken on
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import importlib
 import inspect
 import re
 import warnings
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,9 +20,13 @@ import alone
 import torch
 import transformers
 from torch import Tensor
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from posdoctor.doctor import diagnose
+from posdoctor.report import Report
 from posdoctor.subjects import InputError, Rotary
+from posdoctor.ways import axes_first
+from tools.configs_page import published_files
 from tools.doctor_page import PUBLISHED
 
 MODELS = Path(transformers.__file__).parent / "models"
@@ -133,6 +139,56 @@ def all_from_transformers() -> Iterator[tuple[Source, Rotary | str]]:
             yield source, from_transformers(source)
         except Exception as error:
             yield source, f"{type(error).__name__}: {error}"
+
+
+def held_to_files() -> Iterator[tuple[str, Report | str]]:
+    """Return what the doctor says of each published file's own class, held to that file.
+
+    Layers of several kinds are one report each. A file whose class cannot be called so comes with
+    the reason.
+    """
+    for each in published_files():
+        config = each["config"]
+        try:
+            whole = CONFIG_MAPPING[config["model_type"]](**deepcopy(config))  # it writes into them
+            part = whole.get_text_config()
+            module = importlib.import_module(
+                type(part).__module__.replace("configuration_", "modeling_")
+            )
+            apply = module.apply_rotary_pos_emb
+            if getattr(part, "rope_interleave", False):
+                apply = module.apply_rotary_pos_emb_interleave
+            classes = [one for name, one in vars(module).items()
+                       if re.search("^(?!.*Vision).*RotaryEmbedding$", name)]  # fmt: skip
+            tables = max(classes, key=lambda cls: "Text" in cls.__name__)(part).eval()
+            for extra in kinds_that_fit(tables, part):
+                yield each["name"], held(tables, apply, extra, config)
+        except Exception as error:  # whatever a class raises that wants other arguments
+            yield each["name"], f"{type(error).__name__}: {error}"
+
+
+def kinds_that_fit(tables: Any, config: Any) -> list[dict[str, str]]:
+    """Return the kinds of layers that a module's tables take; one that says nothing if none."""
+    found = []
+    for extra in kinds_of(config)[:-1]:
+        with contextlib.suppress(Exception):  # whatever a class raises at another word
+            tables(torch.zeros(1, 1, 4, 8), torch.zeros(1, 4).long(), **extra)
+            found.append(extra)
+    return found or [{}]
+
+
+def held(tables: Any, apply: Callable[..., Any], extra: dict[str, str], config: Any) -> Report:
+    """Return the report on a module's tables and its function, held to a configuration."""
+    x, axes = torch.zeros(1, 1, 4, 8), 3 if "mrope_section" in str(config) else 1
+    places = torch.zeros(3, 1, 4).long() if axes == 3 else torch.zeros(1, 4).long()
+    width = tables(x, places, **extra)[0].shape[-1]
+    function = rotation(tables, apply, extra)
+    if axes == 3:
+        function = axes_first(function)
+    try:
+        return diagnose(function, head_dim=width, axes=axes, expect=config, dtypes=())
+    except InputError:  # tables of one cosine for each pair belong to heads twice as wide
+        return diagnose(function, head_dim=2 * width, axes=axes, expect=config, dtypes=())
 
 
 def others() -> dict[str, object]:

@@ -336,6 +336,15 @@ def test_no_published_function_is_accused(published_rows):
     assert sum(int(line[2]) for line in published_rows if line[4] == "no fault") >= 150
 
 
+def test_no_published_class_is_accused_where_it_is_held_to_its_own_file():
+    reports = list(pytest.importorskip("published").held_to_files())
+    called = [(name, report) for name, report in reports if isinstance(report, Report)]
+    assert [(name, str(report)) for name, report in called if not report.healthy] == []
+    assert len(called) >= 50
+    long = [report for name, report in called if name == "Phi-3 mini 128k"]
+    assert [report.names() for report in long] == [["length-dependent"]]
+
+
 def test_the_page_tells_what_the_doctor_says_of_published_functions(published_rows):
     import published
 
