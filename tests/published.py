@@ -23,10 +23,10 @@ from torch import Tensor
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from posdoctor.doctor import diagnose
+from posdoctor.factory import published_files
 from posdoctor.report import Report
 from posdoctor.subjects import InputError, Rotary
 from posdoctor.ways import axes_first
-from tools.configs_page import published_files
 from tools.doctor_page import PUBLISHED
 
 MODELS = Path(transformers.__file__).parent / "models"
