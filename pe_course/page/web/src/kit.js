@@ -140,7 +140,7 @@ const CONTROLS = {
 // what is, in the place of the question, so that nothing jumps.
 function prediction(figure, parent, state, set) {
   const { asks } = figure;
-  const { question, options, pictures, marks, of, then } = asks;
+  const { question, options, pictures, marks, level, of, then } = asks;
   const seen = (patch) => figure.numbers({ ...figure.start, ...patch });
   const curve = (patch) => marks.map((x) => of(seen(patch), x));
   const drawn = pictures?.(seen) ?? [];
@@ -156,12 +156,12 @@ function prediction(figure, parent, state, set) {
   function show(answer, node) {
     const rows = drawn[answer];
     if (rows) cells(attributes(select(node).append("svg"), { width: 50, height: 50, "aria-hidden": true }), 1, 1, Array(2).fill(48 / rows.length), rows, most);
-    node.append(options?.[answer] ?? answer.map((value, i) => `${near(value)} at ${whole(marks[i])}`).join(", "));
+    node.append(options?.[answer] ?? (answer === guess.mine ? "dashed" : answer.map((value, i) => `${near(value)} at ${whole(marks[i])}`).join(", ")));
   }
   function tell(answer) {
     told.replaceChildren();
     [said, known] = [answer, asks.right]; // null as long as a training has not answered
-    for (const [name, which] of [[`Your prediction${marks ? ", dashed" : ""}: `, answer], ["What happens: ", marks ? curve(then) : known]]) {
+    for (const [name, which] of [["Your prediction: ", answer], ["What happens: ", marks ? curve(then) : known]]) {
       if (which === null) continue; // nobody said
       const line = element("span", {}, told);
       element("strong", {}, line, name);
@@ -189,14 +189,12 @@ function prediction(figure, parent, state, set) {
   element("strong", {}, ask, "Predict: ");
   element("span", {}, ask, `${question} `);
   const row = element("span", {}, ask);
-  (options ?? [""]).forEach((words, i) => {
-    const button = push("", row, () => choose(options ? i : guess.mine));
-    if (options) show(i, button);
-    else guess.ready = (on) => {
-      button.disabled = !on;
-      button.textContent = on ? "This is my curve" : "Drag the points first";
-    };
-  });
+  options?.forEach((_, i) => show(i, push("", row, () => choose(i))));
+  if (marks) {
+    element("span", { class: "value" }, row, "Drag the pink points to your answer:");
+    const check = push("Check", row, () => choose(guess.mine));
+    guess.ready = (on) => (check.disabled = !on);
+  }
   push("Skip", row, () => {
     box.hidden = true;
     guess.asking = false;
@@ -204,7 +202,7 @@ function prediction(figure, parent, state, set) {
     parent.nextSibling.querySelector("input, select").focus();
   });
   guess.again = () => {
-    Object.assign(guess, { asking: true, mine: marks && curve() });
+    Object.assign(guess, { asking: true, led: false, mine: marks?.map(() => level) });
     wanted = null;
     guess.ready?.();
     tell(asks.right ?? guess.mine ?? 0);
@@ -213,29 +211,33 @@ function prediction(figure, parent, state, set) {
   };
   // A link to the very state that is asked about asks first: the answer leads there, and so does "Skip".
   guess.onlyAsks = (next) => {
-    if (!guess.asking || toLink(next, { ...figure.start, ...then })) return next;
+    guess.led = guess.asking && toLink(next, { ...figure.start, ...then });
+    if (!guess.asking || guess.led) return next;
     wanted = next;
     ask.focus({ preventScroll: true });
     return figure.start;
   };
   // What is asked speaks of the state at the start, and what is told of the one that was asked
-    // about: in another one neither is right. On a phone it folds then, and what the finger is on
-    // stays where it is. Returns how the state is not the one at the start.
+  // about: in another one neither is right. But a slider on the way to a curve that is asked for
+  // would show it: there it is hidden, and asked for still. On a phone what rests folds, and what
+  // the finger is on stays where it is. Returns whether it is asked or told.
   guess.leave = () => {
     const top = () => parent.nextSibling.getBoundingClientRect().top;
     const before = top();
-    const moved = toLink(state, base());
+    const moved = guess.asking && toLink(state, base());
+    const nearer = (key) => state[key] !== figure.start[key] && then[key] !== figure.start[key];
+    guess.hides = guess.asking && marks && !guess.led && Object.keys(then).some(nearer);
     const there = !toLink(state, asked());
     // Whoever moves to the very state that is asked about is told, with no prediction.
     if (known !== asks.right) tell(said);
-    if (guess.asking && there && known !== null) {
+    if (guess.asking && there && known !== null && !guess.hides) {
       answered(null);
       guess.mine = null;
     }
-    box.inert = guess.asking ? moved : !there;
+    box.inert = guess.asking ? moved && !guess.hides : !there;
     box.classList.toggle("told", !guess.asking && there);
     if (top() !== before) scrollBy({ top: top() - before, behavior: "instant" });
-    return moved;
+    return !box.inert;
   };
   return guess;
 }
@@ -392,8 +394,13 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
 
   // The curve that is predicted, with a handle at each of its marks until it is told.
   function dragged({ X, Y, curve }) {
-    const { mine, marks, asking } = guess;
+    const { mine, marks, asking, hides } = guess;
     const [least, most] = Y.domain();
+    const [[left, right], [bottom, top]] = [X.range(), Y.range()];
+    if (hides) {
+      box(drawing, "veil", left, top, right - left, bottom - top);
+      text(drawing, (left + right) / 2, top + 16, "hidden until “Check”");
+    }
     curve(marks.map((x, i) => [x, mine[i]]), "value dashed");
     if (asking) marks.forEach((x, i) => {
       const to = (value) => {
@@ -401,6 +408,7 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
         guess.ready(true);
         set({});
       };
+      for (const up of [-1, 1]) shape(drawing, "line value", `M${X(x) - 5},${Y(mine[i]) + 17 * up}l5,${5 * up}l5,${-5 * up}`);
       handle(`guess${i}`, {
         kind: "value", x: X(x), y: Y(mine[i]), now: mine[i].toFixed(3), least, most, label: `predicted at ${whole(x)}`, text: near(mine[i]),
         move: (_, y) => to(Y.invert(y)), step: (right, down) => to(mine[i] + ((right - down) * (most - least)) / 40),
@@ -417,7 +425,7 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
     if (at.some((value, i) => value !== goal[i])) soon();
     const width = min(760, round(stage.clientWidth) || 700);
     const narrow = width < NARROW;
-    const moved = guess.leave();
+    const open = guess.leave();
     controls.forEach((write) => write());
     drawing.selectAll("*").remove();
     drawn.forEach((each) => (each.used = false));
@@ -428,7 +436,7 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
       sheet.style.height = `${figure.sheet[Number(narrow)]}px`;
     }
     const panel = figure.draw({ drawing, handle, pressable, svg, state, set, width, height, narrow, sheet, at });
-    if (guess.mine && !(guess.asking && moved)) dragged(panel);
+    if (guess.mine && open) dragged(panel);
     drawn.forEach((each, name) => {
       if (each.used) return;
       each.node.remove();
@@ -473,7 +481,7 @@ export const inRows = (values, length) => Array.from({ length: values.length / l
 
 // Drawing -----------------------------------------------------------------------------------
 
-export function text(group, x, y, words, { at = "middle", kind = "small", turn = 0 } = {}) {
+export function text(group, x, y, words, { at = "middle", kind = "", turn = 0 } = {}) {
   const node = put(group, "text", kind, { x, y, "text-anchor": at }).text(words);
   if (turn) node.attr("transform", `rotate(${turn},${x},${y})`);
   return node;
@@ -487,7 +495,7 @@ export function fitted(group, x, y, word, room, looks) {
 }
 
 // The looks of a label: that of a chosen query or key, or of the others.
-export const named = (chosen, kind) => (chosen ? `name ${kind} word` : "small");
+export const named = (chosen, kind) => (chosen ? `name ${kind} word` : "");
 export const heading = (group, x, y, words) => text(group, x, y, words, { at: "start", kind: "title" });
 
 // A panel with axes. Returns its scales and what draws in it.
@@ -498,7 +506,7 @@ export function chart(group, { x, y, width, height, xs, ys, xLabel = "", yLabel 
     put(group, "g", "axis", { transform: `translate(${at})` }).call(made.ticks(count).tickFormat(format).tickValues(values).tickSizeInner(-far).tickPadding(padding).tickSizeOuter(0));
   axis(axisBottom(X), [0, y + height], ticks[0], xFormat, xValues, height, below);
   axis(axisLeft(Y), [x, 0], ticks[1], yFormat, yValues, width, 6);
-  if (xLabel) text(group, x + width / 2, y + height + 34, xLabel);
+  if (xLabel) text(group, x + width / 2, y + height + 28 + below, xLabel);
   if (yLabel) text(group, x - 36, y + height / 2, yLabel, { turn: -90 });
   if (title) heading(group, x, y - 10, title);
   return {

@@ -59,7 +59,7 @@ export const shawRows = {
       line.forEach((each, j) => {
         const [x, y] = [left + cell * j, top + cell * i];
         if (each - clip === hit) box(drawing, "frame", x + 1.5, y + 1.5, cell - 3, cell - 3);
-        text(drawing, x + cell / 2, y + cell / 2 + 4, whole(each - clip), { kind: "small on" });
+        text(drawing, x + cell / 2, y + cell / 2 + 4, whole(each - clip), { kind: "on" });
       });
     });
     range(LENGTH).forEach((j) => text(drawing, left + cell * (j + 0.5), top - 6, j, { kind: named(j === key, "key") }));
@@ -70,7 +70,7 @@ export const shawRows = {
     heading(drawing, x - 36, y - 31, "the table");
     cells(drawing, x, y, [9, line], vectors, 1.2);
     vectors.forEach((_, each) => {
-      text(drawing, x - 6, y + line * (each + 0.5) + 4, whole(each - clip), { at: "end", kind: each === row ? "name ink word" : "small" });
+      text(drawing, x - 6, y + line * (each + 0.5) + 4, whole(each - clip), { at: "end", kind: each === row ? "name ink word" : "" });
     });
     scale(drawing, x - 12, y + line * vectors.length + 8, digits(-1.2, 1), 1.2);
     box(drawing, "line ink", x - 1, y + line * row, 9 * D + 2, line);

@@ -69,7 +69,7 @@ export const t5Buckets = {
     const steps = (from, to, values = at) => range(to - from + 1, from).flatMap((each) => [each - 0.5, each + 0.5].map((x) => [x, values[each + FAR]]));
     if (!reach) {
       panel.curve(steps(-FAR, FAR, numbers({ ...state, sides: "both" }).staircase), "grey dashed");
-      text(drawing, panel.X(most) - 4, panel.Y(0) - 22, "dashed: encoder", { at: "end" });
+      text(drawing, panel.X(min(most, FAR)) - 4, panel.Y(0) - 22, "dashed: encoder", { at: "end" });
     }
     panel.curve(steps(-FAR, 0), "below");
     if (reach) panel.curve(steps(1, FAR), "above");
