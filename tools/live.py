@@ -36,7 +36,7 @@ INSIDE = (
     *("enabled", "question", "pictures", "marks", "why", "asking", "again", "mine", "knob", "play"),
     *("kin", "also", "sheet", "inside", "shape", "words", "kind", "least", "controls"),
     *("label", "title", "lines", "draw", "xLabel", "yLabel", "xFormat", "yFormat", "xValues"),
-    *("yValues", "logY", "ready", "when", "leave", "onlyAsks", "point", "tickFormat"),
+    *("yValues", "logY", "veil", "hides", "led", "check", "when", "leave", "onlyAsks", "point", "tickFormat"),
     *("tickValues", "tickSizeInner", "tickSizeOuter", "tickPadding"),
     *("pressable", "press", "held", "names", "summed", "bundles", "gaps", "called", "size", "used"),
 )

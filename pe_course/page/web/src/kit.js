@@ -24,6 +24,8 @@ function push(words, parent, act) {
   return button;
 }
 
+const focus = (node) => node.focus({ preventScroll: true });
+
 // A number as it is written: a true minus, no minus before nothing.
 export function digits(value, places = 2) {
   const text = value.toFixed(places);
@@ -50,12 +52,18 @@ export const within = (count, ...names) => (state) => {
 const same = (value) => value;
 const limit = (bound, state) => (typeof bound === "function" ? bound(state) : bound);
 
+// The place of a control with its label, and the id that this names.
+function labelled(kind, label, parent) {
+  const id = `live-${++made}`;
+  const box = div(`live-control ${kind}`, parent);
+  element("label", { for: id }, box, label);
+  return [box, id];
+}
+
 function rangeControl(control, parent, state, set) {
   const { key, label, step = 1, to = same, from = same, text = String, play, also } = control;
   const with_ = (value) => ({ [key]: value, ...also?.(value, state) });
-  const id = `live-${++made}`;
-  const box = div(`live-control ${control.kin ?? ""}`, parent);
-  element("label", { for: id }, box, label);
+  const [box, id] = labelled(control.kin ?? "", label, parent);
   const shown = element("output", { for: id }, box);
   const line = div("live-slider", box);
   const least = element("small", { "aria-hidden": "true" }, line);
@@ -99,9 +107,7 @@ function choiceControl({ key, label, options }, parent, state, set) {
 }
 
 function selectControl({ key, label, options, also }, parent, state, set) {
-  const id = `live-${++made}`;
-  const box = div("live-control", parent);
-  element("label", { for: id }, box, label);
+  const [box, id] = labelled("", label, parent);
   const input = element("select", { id }, box);
   for (const [value, words] of Object.entries(options)) element("option", { value }, input, words);
   input.addEventListener("change", () => set({ [key]: input.value, ...also?.(input.value, state) }));
@@ -109,9 +115,7 @@ function selectControl({ key, label, options, also }, parent, state, set) {
 }
 
 function textControl({ key, label, most = 120 }, parent, state, set) {
-  const id = `live-${++made}`;
-  const box = div("live-control live-text", parent);
-  element("label", { for: id }, box, label);
+  const [box, id] = labelled("live-text", label, parent);
   const kind = { type: "text", dir: "auto", id, maxlength: most, spellcheck: "false", autocomplete: "off" };
   const input = element("input", kind, box);
   input.addEventListener("input", () => set({ [key]: input.value }));
@@ -167,8 +171,7 @@ function prediction(figure, parent, state, set) {
       element("strong", {}, line, name);
       show(which, line);
     }
-    element("br", {}, told);
-    told.append(asks.why);
+    told.append(element("br"), asks.why);
   }
   // The state in which it is asked; a sentence and a pair may be others, unless the answer speaks of them.
   const base = () => {
@@ -184,7 +187,7 @@ function prediction(figure, parent, state, set) {
   const choose = (answer) => {
     set(asked());
     answered(answer);
-    told.focus({ preventScroll: true });
+    focus(told);
   };
   element("strong", {}, ask, "Predict: ");
   element("span", {}, ask, `${question} `);
@@ -192,8 +195,7 @@ function prediction(figure, parent, state, set) {
   options?.forEach((_, i) => show(i, push("", row, () => choose(i))));
   if (marks) {
     element("span", { class: "value" }, row, "Drag the pink points to your answer:");
-    const check = push("Check", row, () => choose(guess.mine));
-    guess.ready = (on) => (check.disabled = !on);
+    guess.check = push("Check", row, () => choose(guess.mine));
   }
   push("Skip", row, () => {
     box.hidden = true;
@@ -204,7 +206,7 @@ function prediction(figure, parent, state, set) {
   guess.again = () => {
     Object.assign(guess, { asking: true, led: false, mine: marks?.map(() => level) });
     wanted = null;
-    guess.ready?.();
+    if (marks) guess.check.disabled = true;
     tell(asks.right ?? guess.mine ?? 0);
     box.hidden = false;
     guess.leave();
@@ -214,7 +216,7 @@ function prediction(figure, parent, state, set) {
     guess.led = guess.asking && toLink(next, { ...figure.start, ...then });
     if (!guess.asking || guess.led) return next;
     wanted = next;
-    ask.focus({ preventScroll: true });
+    focus(ask);
     return figure.start;
   };
   // What is asked speaks of the state at the start, and what is told of the one that was asked
@@ -224,7 +226,7 @@ function prediction(figure, parent, state, set) {
   guess.leave = () => {
     const top = () => parent.nextSibling.getBoundingClientRect().top;
     const before = top();
-    const moved = guess.asking && toLink(state, base());
+    const moved = toLink(state, base());
     const nearer = (key) => state[key] !== figure.start[key] && then[key] !== figure.start[key];
     guess.hides = guess.asking && marks && !guess.led && Object.keys(then).some(nearer);
     const there = !toLink(state, asked());
@@ -257,7 +259,7 @@ export const together = (a, b, last) => ({
 
 export function toLink(state, start) {
   const changed = Object.entries(state).filter(([key, value]) => String(value) !== String(start[key]));
-  return new URLSearchParams(changed.map(([key, value]) => [key, String(value)])).toString();
+  return `${new URLSearchParams(changed)}`;
 }
 
 // Only what the figure knows is taken, and only of its type and within its controls' bounds.
@@ -357,7 +359,7 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
         drag()
           .container(svg.node())
           .on("start", (event) => {
-            node.node().focus({ preventScroll: true });
+            focus(node.node());
             known.now.move(event.x, event.y);
           })
           .on("drag", (event) => known.now.move(event.x, event.y)),
@@ -377,7 +379,6 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
     node.attr("class", `live-handle live-handle-${shape} ${kind}`);
     attributes(node, shape === "circle" ? { cx: x, cy: y, r: size } : { x, y, width: size, height: size, style: `stroke-width: ${max(4, 24 - size)}px` });
     attributes(node, { "aria-label": label, "aria-valuetext": text, "aria-valuenow": now, "aria-valuemin": least, "aria-valuemax": most });
-    return node;
   }
 
   // A part of the picture that is switched by pressing it. Like a handle, it is made once.
@@ -393,24 +394,21 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
   }
 
   // The curve that is predicted, with a handle at each of its marks until it is told.
-  function dragged({ X, Y, curve }) {
+  function dragged({ X, Y, curve, veil }) {
     const { mine, marks, asking, hides } = guess;
     const [least, most] = Y.domain();
-    const [[left, right], [bottom, top]] = [X.range(), Y.range()];
-    if (hides) {
-      box(drawing, "veil", left, top, right - left, bottom - top);
-      text(drawing, (left + right) / 2, top + 16, "hidden until “Check”");
-    }
+    if (hides) veil("hidden until Check");
     curve(marks.map((x, i) => [x, mine[i]]), "value dashed");
-    if (asking) marks.forEach((x, i) => {
+    if (asking) marks.forEach((place, i) => {
+      const [x, y] = [X(place), Y(mine[i])];
       const to = (value) => {
         mine[i] = clamp(value, least, most);
-        guess.ready(true);
+        guess.check.disabled = false;
         set({});
       };
-      for (const up of [-1, 1]) shape(drawing, "line value", `M${X(x) - 5},${Y(mine[i]) + 17 * up}l5,${5 * up}l5,${-5 * up}`);
+      shape(drawing, "line value", `M${x - 5},${y - 17}l5,-5l5,5m0,34l-5,5l-5,-5`);
       handle(`guess${i}`, {
-        kind: "value", x: X(x), y: Y(mine[i]), now: mine[i].toFixed(3), least, most, label: `predicted at ${whole(x)}`, text: near(mine[i]),
+        kind: "value", x, y, now: mine[i].toFixed(3), least, most, label: `predicted at ${whole(place)}`, text: near(mine[i]),
         move: (_, y) => to(Y.invert(y)), step: (right, down) => to(mine[i] + ((right - down) * (most - least)) / 40),
       });
     });
@@ -481,7 +479,7 @@ export const inRows = (values, length) => Array.from({ length: values.length / l
 
 // Drawing -----------------------------------------------------------------------------------
 
-export function text(group, x, y, words, { at = "middle", kind = "", turn = 0 } = {}) {
+export function text(group, x, y, words, { at = "middle", kind = "", turn } = {}) {
   const node = put(group, "text", kind, { x, y, "text-anchor": at }).text(words);
   if (turn) node.attr("transform", `rotate(${turn},${x},${y})`);
   return node;
@@ -499,14 +497,14 @@ export const named = (chosen, kind) => (chosen ? `name ${kind} word` : "");
 export const heading = (group, x, y, words) => text(group, x, y, words, { at: "start", kind: "title" });
 
 // A panel with axes. Returns its scales and what draws in it.
-export function chart(group, { x, y, width, height, xs, ys, xLabel = "", yLabel = "", title = "", logY = false, ticks = [6, 5], xFormat = null, yFormat = null, xValues = null, yValues = null, below = 6 }) {
+export function chart(group, { x, y, width, height, xs, ys, xLabel = "", yLabel = "", title = "", logY = false, ticks = [6, 5], xFormat = null, yFormat = null, xValues = null, yValues = null }) {
   const X = scaleLinear().domain(xs).range([x, x + width]);
   const Y = (logY ? scaleLog() : scaleLinear()).domain(ys).range([y + height, y]);
-  const axis = (made, at, count, format, values, far, padding) =>
-    put(group, "g", "axis", { transform: `translate(${at})` }).call(made.ticks(count).tickFormat(format).tickValues(values).tickSizeInner(-far).tickPadding(padding).tickSizeOuter(0));
-  axis(axisBottom(X), [0, y + height], ticks[0], xFormat, xValues, height, below);
-  axis(axisLeft(Y), [x, 0], ticks[1], yFormat, yValues, width, 6);
-  if (xLabel) text(group, x + width / 2, y + height + 28 + below, xLabel);
+  const axis = (made, at, count, format, values, far) =>
+    put(group, "g", "axis", { transform: `translate(${at})` }).call(made.ticks(count).tickFormat(format).tickValues(values).tickSizeInner(-far).tickPadding(6).tickSizeOuter(0));
+  axis(axisBottom(X), [0, y + height], ticks[0], xFormat, xValues, height);
+  axis(axisLeft(Y), [x, 0], ticks[1], yFormat, yValues, width);
+  if (xLabel) text(group, x + width / 2, y + height + 34, xLabel);
   if (yLabel) text(group, x - 36, y + height / 2, yLabel, { turn: -90 });
   if (title) heading(group, x, y - 10, title);
   return {
@@ -515,6 +513,10 @@ export function chart(group, { x, y, width, height, xs, ys, xLabel = "", yLabel 
     curve: (points, kind) => shape(group, `line ${kind}`, `M${points.map(([at, value]) => [X(at), Y(value)]).join("L")}`),
     point: (at, value, kind, size = 4) => circle(group, `fill ${kind}`, X(at), Y(value), size),
     upright: (at, kind) => segment(group, kind, X(at), y, X(at), y + height),
+    veil: (words) => {
+      box(group, "veil", x, y, width, height);
+      text(group, x + width / 2, y + 16, words);
+    },
     level: (value, kind) => segment(group, kind, x, Y(value), x + width, Y(value)),
   };
 }

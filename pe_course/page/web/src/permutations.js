@@ -65,7 +65,7 @@ export const permutations = {
     const words = read(state);
     const order = orderOf(state, words);
     const { weights, outputs } = numbers(state);
-    const [left, top, side] = narrow ? [94, 86, width - 98] : [112, 86, min(252, width - 340)];
+    const [left, top, side] = narrow ? [94, 86, min(244, width - 98)] : [112, 86, min(252, width - 340)];
     const cell = side / words.length;
     const down = order.map((word) => at[word]);
     heading(drawing, 0, 13, "attention weights");

@@ -17,7 +17,7 @@ export const PREDICTIONS = {
     question: "the words are shuffled. The numbers in the framed row of “dog” …",
     options: ["change", "stay in place", "move with their words"], right: 2,
     then: { knows: "nothing", order: SHUFFLED },
-    why: "Rows and columns move, and no number changes. With codes or a mask (More: the layer knows) it is different.",
+    why: "Rows and columns move, and no number changes. With codes or a mask (under More) it is different.",
   },
   clock_hands: {
     question: "both positions move on by 100. The angle between blue and orange changes …",
@@ -48,13 +48,13 @@ export const PREDICTIONS = {
     question: "head 3 (shown) costs 1/8 per token, head 8 only 1/256. What are head 8’s weights?",
     marks: [-120, -90, -60, -30, 0], level: 0.06, of: ({ weights }, x) => weights[-x],
     then: { head: 8 },
-    why: "In head 8 near and far cost almost the same: it reads the whole text. As the weights sum to 1, none is high.",
+    why: "Near and far cost almost the same, so head 8 reads the whole text. As weights sum to 1, none is high.",
   },
   rope_score: {
     question: "the query is at 1, the key at 3. What leaves the score as it is?",
     options: ["they change places", "both move on by 500", "either of these moves"], right: 1,
     then: { shift: 500 },
-    why: "Both arrows rotate by the same angle; what lies between them stays. In changed places n − m is −2, and the sign counts.",
+    why: "Both arrows rotate by the same angle, so what lies between them stays. In changed places n − m is −2: the sign counts.",
   },
   axes: {
     question: "the patches are numbered in one line, row after row. What scores high?",

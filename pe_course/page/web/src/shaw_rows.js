@@ -48,7 +48,7 @@ export const shawRows = {
     const { drawing, state, width, narrow, at: [from, ...by] } = all;
     const { query, key, clip } = state;
     const { rows, vectors } = numbers(state);
-    const [left, top, side] = [26, 44, narrow ? width - 34 : min(262, width - 352)];
+    const [left, top, side] = [26, 44, narrow ? min(304, width - 34) : min(262, width - 352)];
     const cell = side / LENGTH;
     const row = rows[query][key];
     heading(drawing, 0, 13, "distance, clipped");
@@ -76,7 +76,7 @@ export const shawRows = {
     box(drawing, "line ink", x - 1, y + line * row, 9 * D + 2, line);
 
     scale(drawing, left + side - 80, 5, whole(-most), most);
-    const room = narrow ? { x: x + 126, y: y, width: width - x - 138, height: 220 } : { x: x + 132, y: top, width: width - x - 146, height: 252 };
+    const room = { x: x + 126, y, width: width - x - 138, height: narrow ? 220 : 252 };
     const panel = chart(drawing, {
       ...room, xs: [-0.6, LAST + 0.6], ys: [-MOST, MOST], xLabel: "key", ticks: [5, 5], xFormat: whole, yFormat: (v) => digits(v, 1),
     });
