@@ -194,7 +194,7 @@ function prediction(figure, parent, state, set) {
   const row = element("span", {}, ask);
   options?.forEach((_, i) => show(i, push("", row, () => choose(i))));
   if (marks) {
-    element("span", { class: "value" }, row, "Drag the pink points to your answer:");
+    element("span", { class: "value" }, row, "Drag the pink points below, then");
     guess.check = push("Check", row, () => choose(guess.mine));
   }
   push("Skip", row, () => {
