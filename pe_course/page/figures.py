@@ -301,7 +301,7 @@ def require_scale(figure: Figure) -> None:
 def require_letters(figure: Figure) -> None:
     """Raise a ValueError if a word of a diagram has smaller letters than a phone may show."""
     texts = [text for axes in figure.axes for text in axes.texts]
-    small = [text.get_text() for text in texts if text.get_fontsize() < layout.SMALLEST]
+    small = [text.get_text() for text in texts if float(text.get_fontsize()) < layout.SMALLEST]
     if small:
         raise ValueError(f"on a phone a letter has {layout.SMALLEST} points or more, not {small}")
 
