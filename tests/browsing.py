@@ -155,6 +155,36 @@ CUT_OFF = """() => [...document.querySelectorAll('.cell_output img[width]')].fil
   const box = i.closest('.panned, a');
   return box && box.scrollWidth > box.clientWidth + 1;
 }).map(i => i.alt.slice(0, 60))"""
+# Of the labels in a drawing those that are smaller than 12 pixels as drawn, those that are cut off,
+# and pairs that lie on each other: as letters are high, along their own lines.
+BAD_LABELS = """() => {
+  const stage = document.querySelector('.live-stage').getBoundingClientRect();
+  const found = {small: [], cut: [], over: []};
+  const labels = [...document.querySelectorAll('.live-stage svg text')].map(e => {
+    const {x, y, width, height} = e.getBBox(), turn = e.getScreenCTM();
+    const size = Math.hypot(turn.a, turn.b) * parseFloat(getComputedStyle(e).fontSize);
+    const corners = [[0, 0.22], [1, 0.22], [1, 0.82], [0, 0.82]].map(([across, down]) => {
+      const at = new DOMPoint(x + across * width, y + down * height).matrixTransform(turn);
+      return [at.x, at.y];
+    });
+    return {words: e.textContent, size, corners};
+  });
+  const apart = (one, other) => [one, other].some(corners => [0, 1].some(side => {
+    const [[ax, ay], [bx, by]] = corners.slice(side);
+    const long = Math.hypot(bx - ax, by - ay) || 1;
+    const [least, most] = [Math.min, Math.max].map(end =>
+      [one, other].map(all => end(...all.map(([x, y]) => (x * (bx - ax) + y * (by - ay)) / long))));
+    return most[0] < least[1] + 1 || most[1] < least[0] + 1;
+  }));
+  labels.forEach(({words, size, corners}, i) => {
+    if (size < 11.99) found.small.push(words);
+    if (corners.some(([x, y]) => x < stage.left - 0.5 || x > stage.right + 0.5
+      || y < stage.top - 0.5 || y > stage.bottom + 0.5)) found.cut.push(words);
+    for (const each of labels.slice(0, i))
+      if (!apart(corners, each.corners)) found.over.push([words, each.words]);
+  });
+  return found;
+}"""
 # Whether all pictures are those for this screen; a browser changes them some time after its size.
 CHOSEN = """() => [...document.querySelectorAll('picture > img')].every(i => {
   i.loading = 'eager';

@@ -173,6 +173,16 @@ def test_a_part_has_no_empty_sides_and_must_fit():
         figures.picture(squares({0.5: "#ff0000", 4.4: "#00ff00", 6.0: "#0000ff"}), ALT, (0.75,))
 
 
+def test_a_phones_letters_have_nine_points_or_more():
+    small, large = (schematics.canvas(phone.WIDTH, 1.0) for _ in range(2))
+    schematics.label(small[1], 1, 0.5, "small", size=8.5)
+    schematics.label(large[1], 1, 0.5, "large", size=9)
+    assert figures.picture(squares({0.5: "#ff0000"}), ALT, large[0]).narrow
+    for broad, way in ((squares({0.5: "#ff0000"}), small[0]), (small[0], (0.5,))):
+        with pytest.raises(ValueError, match=r"9 points or more, not \['small'\]"):
+            figures.picture(broad, ALT, way)
+
+
 def test_a_drawing_for_the_phone_is_taken_as_it_is():
     broad, slim = squares({0.5: "#ff0000"}), squares({0.5: "#0000ff"}, phone.WIDTH)
     assert figures.picture(broad, ALT, slim).narrow.width == COLUMN

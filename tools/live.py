@@ -36,8 +36,8 @@ INSIDE = (
     *("enabled", "question", "pictures", "marks", "why", "asking", "again", "mine", "knob", "play"),
     *("kin", "also", "sheet", "inside", "shape", "words", "kind", "least", "controls"),
     *("label", "title", "lines", "draw", "xLabel", "yLabel", "xFormat", "yFormat", "xValues"),
-    *("yValues", "logY", "ready", "when", "leave", "onlyAsks", "point", "tickFormat"),
-    *("tickValues", "tickSizeInner", "tickSizeOuter", "tickPadding"),
+    *("yValues", "logY", "veil", "hides", "led", "check", "when", "leave", "onlyAsks", "point"),
+    *("tickFormat", "tickValues", "tickSizeInner", "tickSizeOuter", "tickPadding"),
     *("pressable", "press", "held", "names", "summed", "bundles", "gaps", "called", "size", "used"),
 )
 WIDE, NARROW = 720, 340  # pixels: the column on a desk, and on a phone

@@ -50,7 +50,7 @@ document.addEventListener("copy", (event) => {
 });
 
 // What shows words is named by these words, so that voice control finds it.
-window.addEventListener("load", () => {
+addEventListener("load", () => {
   document
     .querySelectorAll("button[aria-label], a[aria-label], summary[aria-label]")
     .forEach((e) => (e.matches("article summary") || e.innerText.trim()) && e.removeAttribute("aria-label"));

@@ -180,10 +180,12 @@ def picture(figure: Figure, alt: str, phone: Phone = None) -> Picture:
 
     Raises:
         ValueError: if alt says too little to stand in for the picture, an image has no scale, or
-            a part is too broad for a phone.
+            a part is too broad or a letter too small for a phone.
     """
     words = require_alt(alt)
     require_scale(figure)
+    if phone is not None:
+        require_letters(phone if isinstance(phone, Figure) else figure)
     width, height = figure.get_size_inches()
     if width > BROAD:
         figure.set_size_inches(LINE, height * LINE / width)
@@ -294,6 +296,14 @@ def require_scale(figure: Figure) -> None:
     scales = [(image.cmap, image.get_clim()) for image in images if image.colorbar]
     if not all((image.cmap, image.get_clim()) in scales for image in images):
         raise ValueError("a heat map needs a colour bar with its colours and limits")
+
+
+def require_letters(figure: Figure) -> None:
+    """Raise a ValueError if a word of a diagram has smaller letters than a phone may show."""
+    texts = [text for axes in figure.axes for text in axes.texts]
+    small = [text.get_text() for text in texts if float(text.get_fontsize()) < layout.SMALLEST]
+    if small:
+        raise ValueError(f"on a phone a letter has {layout.SMALLEST} points or more, not {small}")
 
 
 def heatmap(

@@ -69,8 +69,7 @@ export const axes = {
     const sum = added(parts(key).map((part, a) => `${called[a]} ${digits(part)} (${bundles[a].length} pairs: ${gaps[a]})`));
     return `Query: ${at(place)}; key: ${at(key)}. Score ${digits(scores[key])} ≈ ${sum}.`;
   },
-  draw({ drawing: all, handle, svg, state, set, width, narrow, at: scores }) {
-    const drawing = all.append("g").attr("class", "clear");
+  draw({ drawing, handle, svg, state, set, width, narrow, at: scores }) {
     const { place, key, what, how } = state;
     const { at: where, directions, called, summed, gaps, parts } = made(state);
 

@@ -94,7 +94,7 @@ export const clockHands = {
       panel.point(gap, likeness, "above", 6);
     } else {
       const mark = gap < 0 ? `← at ${exact(gap)}` : `at ${exact(gap)} →`;
-      text(drawing, width - 14, top - 10, `${mark}, beyond this axis`, { at: "end", kind: "tinted above" });
+      text(drawing, width - 14, top + (narrow ? 14 : -10), `${mark}, beyond this axis`, { at: "end", kind: "tinted above on" });
     }
   },
 };

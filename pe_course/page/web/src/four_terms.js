@@ -55,8 +55,7 @@ export const fourTermsFigure = {
     return `Query “${words[query]}” at ${query + first}, key “${words[key]}” at ${key + first}: ${parts} ≈ ${digits(scores[query][key])}, weight ${whole(100 * weights[query][key])} %.`;
   },
   draw(all) {
-    const { state, set, pressable, width, narrow, at } = all;
-    const drawing = all.drawing.append("g").attr("class", "clear");
+    const { drawing, state, set, pressable, width, narrow, at } = all;
     const { query, key } = state;
     const { terms, scores, weights } = numbers(state);
     const words = ORDERS[state.order];

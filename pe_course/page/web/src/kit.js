@@ -24,6 +24,8 @@ function push(words, parent, act) {
   return button;
 }
 
+const focus = (node) => node.focus({ preventScroll: true });
+
 // A number as it is written: a true minus, no minus before nothing.
 export function digits(value, places = 2) {
   const text = value.toFixed(places);
@@ -50,12 +52,18 @@ export const within = (count, ...names) => (state) => {
 const same = (value) => value;
 const limit = (bound, state) => (typeof bound === "function" ? bound(state) : bound);
 
+// The place of a control with its label, and the id that this names.
+function labelled(kind, label, parent) {
+  const id = `live-${++made}`;
+  const box = div(`live-control ${kind}`, parent);
+  element("label", { for: id }, box, label);
+  return [box, id];
+}
+
 function rangeControl(control, parent, state, set) {
   const { key, label, step = 1, to = same, from = same, text = String, play, also } = control;
   const with_ = (value) => ({ [key]: value, ...also?.(value, state) });
-  const id = `live-${++made}`;
-  const box = div(`live-control ${control.kin ?? ""}`, parent);
-  element("label", { for: id }, box, label);
+  const [box, id] = labelled(control.kin ?? "", label, parent);
   const shown = element("output", { for: id }, box);
   const line = div("live-slider", box);
   const least = element("small", { "aria-hidden": "true" }, line);
@@ -99,9 +107,7 @@ function choiceControl({ key, label, options }, parent, state, set) {
 }
 
 function selectControl({ key, label, options, also }, parent, state, set) {
-  const id = `live-${++made}`;
-  const box = div("live-control", parent);
-  element("label", { for: id }, box, label);
+  const [box, id] = labelled("", label, parent);
   const input = element("select", { id }, box);
   for (const [value, words] of Object.entries(options)) element("option", { value }, input, words);
   input.addEventListener("change", () => set({ [key]: input.value, ...also?.(input.value, state) }));
@@ -109,9 +115,7 @@ function selectControl({ key, label, options, also }, parent, state, set) {
 }
 
 function textControl({ key, label, most = 120 }, parent, state, set) {
-  const id = `live-${++made}`;
-  const box = div("live-control live-text", parent);
-  element("label", { for: id }, box, label);
+  const [box, id] = labelled("live-text", label, parent);
   const kind = { type: "text", dir: "auto", id, maxlength: most, spellcheck: "false", autocomplete: "off" };
   const input = element("input", kind, box);
   input.addEventListener("input", () => set({ [key]: input.value }));
@@ -140,7 +144,7 @@ const CONTROLS = {
 // what is, in the place of the question, so that nothing jumps.
 function prediction(figure, parent, state, set) {
   const { asks } = figure;
-  const { question, options, pictures, marks, of, then } = asks;
+  const { question, options, pictures, marks, level, of, then } = asks;
   const seen = (patch) => figure.numbers({ ...figure.start, ...patch });
   const curve = (patch) => marks.map((x) => of(seen(patch), x));
   const drawn = pictures?.(seen) ?? [];
@@ -156,19 +160,18 @@ function prediction(figure, parent, state, set) {
   function show(answer, node) {
     const rows = drawn[answer];
     if (rows) cells(attributes(select(node).append("svg"), { width: 50, height: 50, "aria-hidden": true }), 1, 1, Array(2).fill(48 / rows.length), rows, most);
-    node.append(options?.[answer] ?? answer.map((value, i) => `${near(value)} at ${whole(marks[i])}`).join(", "));
+    node.append(options?.[answer] ?? (answer === guess.mine ? "dashed" : answer.map((value, i) => `${near(value)} at ${whole(marks[i])}`).join(", ")));
   }
   function tell(answer) {
     told.replaceChildren();
     [said, known] = [answer, asks.right]; // null as long as a training has not answered
-    for (const [name, which] of [[`Your prediction${marks ? ", dashed" : ""}: `, answer], ["What happens: ", marks ? curve(then) : known]]) {
+    for (const [name, which] of [["Your prediction: ", answer], ["What happens: ", marks ? curve(then) : known]]) {
       if (which === null) continue; // nobody said
       const line = element("span", {}, told);
       element("strong", {}, line, name);
       show(which, line);
     }
-    element("br", {}, told);
-    told.append(asks.why);
+    told.append(element("br"), asks.why);
   }
   // The state in which it is asked; a sentence and a pair may be others, unless the answer speaks of them.
   const base = () => {
@@ -184,19 +187,16 @@ function prediction(figure, parent, state, set) {
   const choose = (answer) => {
     set(asked());
     answered(answer);
-    told.focus({ preventScroll: true });
+    focus(told);
   };
   element("strong", {}, ask, "Predict: ");
   element("span", {}, ask, `${question} `);
   const row = element("span", {}, ask);
-  (options ?? [""]).forEach((words, i) => {
-    const button = push("", row, () => choose(options ? i : guess.mine));
-    if (options) show(i, button);
-    else guess.ready = (on) => {
-      button.disabled = !on;
-      button.textContent = on ? "This is my curve" : "Drag the points first";
-    };
-  });
+  options?.forEach((_, i) => show(i, push("", row, () => choose(i))));
+  if (marks) {
+    element("span", { class: "value" }, row, "Drag the pink points below, then");
+    guess.check = push("Check", row, () => choose(guess.mine));
+  }
   push("Skip", row, () => {
     box.hidden = true;
     guess.asking = false;
@@ -204,38 +204,42 @@ function prediction(figure, parent, state, set) {
     parent.nextSibling.querySelector("input, select").focus();
   });
   guess.again = () => {
-    Object.assign(guess, { asking: true, mine: marks && curve() });
+    Object.assign(guess, { asking: true, led: false, mine: marks?.map(() => level) });
     wanted = null;
-    guess.ready?.();
+    if (marks) guess.check.disabled = true;
     tell(asks.right ?? guess.mine ?? 0);
     box.hidden = false;
     guess.leave();
   };
   // A link to the very state that is asked about asks first: the answer leads there, and so does "Skip".
   guess.onlyAsks = (next) => {
-    if (!guess.asking || toLink(next, { ...figure.start, ...then })) return next;
+    guess.led = guess.asking && toLink(next, { ...figure.start, ...then });
+    if (!guess.asking || guess.led) return next;
     wanted = next;
-    ask.focus({ preventScroll: true });
+    focus(ask);
     return figure.start;
   };
   // What is asked speaks of the state at the start, and what is told of the one that was asked
-    // about: in another one neither is right. On a phone it folds then, and what the finger is on
-    // stays where it is. Returns how the state is not the one at the start.
+  // about: in another one neither is right. But a slider on the way to a curve that is asked for
+  // would show it: there it is hidden, and asked for still. On a phone what rests folds, and what
+  // the finger is on stays where it is. Returns whether it is asked or told.
   guess.leave = () => {
     const top = () => parent.nextSibling.getBoundingClientRect().top;
     const before = top();
     const moved = toLink(state, base());
+    const nearer = (key) => state[key] !== figure.start[key] && then[key] !== figure.start[key];
+    guess.hides = guess.asking && marks && !guess.led && Object.keys(then).some(nearer);
     const there = !toLink(state, asked());
     // Whoever moves to the very state that is asked about is told, with no prediction.
     if (known !== asks.right) tell(said);
-    if (guess.asking && there && known !== null) {
+    if (guess.asking && there && known !== null && !guess.hides) {
       answered(null);
       guess.mine = null;
     }
-    box.inert = guess.asking ? moved : !there;
+    box.inert = guess.asking ? moved && !guess.hides : !there;
     box.classList.toggle("told", !guess.asking && there);
     if (top() !== before) scrollBy({ top: top() - before, behavior: "instant" });
-    return moved;
+    return !box.inert;
   };
   return guess;
 }
@@ -255,7 +259,7 @@ export const together = (a, b, last) => ({
 
 export function toLink(state, start) {
   const changed = Object.entries(state).filter(([key, value]) => String(value) !== String(start[key]));
-  return new URLSearchParams(changed.map(([key, value]) => [key, String(value)])).toString();
+  return `${new URLSearchParams(changed)}`;
 }
 
 // Only what the figure knows is taken, and only of its type and within its controls' bounds.
@@ -355,7 +359,7 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
         drag()
           .container(svg.node())
           .on("start", (event) => {
-            node.node().focus({ preventScroll: true });
+            focus(node.node());
             known.now.move(event.x, event.y);
           })
           .on("drag", (event) => known.now.move(event.x, event.y)),
@@ -375,7 +379,6 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
     node.attr("class", `live-handle live-handle-${shape} ${kind}`);
     attributes(node, shape === "circle" ? { cx: x, cy: y, r: size } : { x, y, width: size, height: size, style: `stroke-width: ${max(4, 24 - size)}px` });
     attributes(node, { "aria-label": label, "aria-valuetext": text, "aria-valuenow": now, "aria-valuemin": least, "aria-valuemax": most });
-    return node;
   }
 
   // A part of the picture that is switched by pressing it. Like a handle, it is made once.
@@ -391,18 +394,21 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
   }
 
   // The curve that is predicted, with a handle at each of its marks until it is told.
-  function dragged({ X, Y, curve }) {
-    const { mine, marks, asking } = guess;
+  function dragged({ X, Y, curve, veil }) {
+    const { mine, marks, asking, hides } = guess;
     const [least, most] = Y.domain();
+    if (hides) veil("hidden until Check");
     curve(marks.map((x, i) => [x, mine[i]]), "value dashed");
-    if (asking) marks.forEach((x, i) => {
+    if (asking) marks.forEach((place, i) => {
+      const [x, y] = [X(place), Y(mine[i])];
       const to = (value) => {
         mine[i] = clamp(value, least, most);
-        guess.ready(true);
+        guess.check.disabled = false;
         set({});
       };
+      shape(drawing, "line value", `M${x - 5},${y - 17}l5,-5l5,5m0,34l-5,5l-5,-5`);
       handle(`guess${i}`, {
-        kind: "value", x: X(x), y: Y(mine[i]), now: mine[i].toFixed(3), least, most, label: `predicted at ${whole(x)}`, text: near(mine[i]),
+        kind: "value", x, y, now: mine[i].toFixed(3), least, most, label: `predicted at ${whole(place)}`, text: near(mine[i]),
         move: (_, y) => to(Y.invert(y)), step: (right, down) => to(mine[i] + ((right - down) * (most - least)) / 40),
       });
     });
@@ -417,7 +423,7 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
     if (at.some((value, i) => value !== goal[i])) soon();
     const width = min(760, round(stage.clientWidth) || 700);
     const narrow = width < NARROW;
-    const moved = guess.leave();
+    const open = guess.leave();
     controls.forEach((write) => write());
     drawing.selectAll("*").remove();
     drawn.forEach((each) => (each.used = false));
@@ -428,7 +434,7 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
       sheet.style.height = `${figure.sheet[Number(narrow)]}px`;
     }
     const panel = figure.draw({ drawing, handle, pressable, svg, state, set, width, height, narrow, sheet, at });
-    if (guess.mine && !(guess.asking && moved)) dragged(panel);
+    if (guess.mine && open) dragged(panel);
     drawn.forEach((each, name) => {
       if (each.used) return;
       each.node.remove();
@@ -473,7 +479,7 @@ export const inRows = (values, length) => Array.from({ length: values.length / l
 
 // Drawing -----------------------------------------------------------------------------------
 
-export function text(group, x, y, words, { at = "middle", kind = "small", turn = 0 } = {}) {
+export function text(group, x, y, words, { at = "middle", kind = "", turn } = {}) {
   const node = put(group, "text", kind, { x, y, "text-anchor": at }).text(words);
   if (turn) node.attr("transform", `rotate(${turn},${x},${y})`);
   return node;
@@ -487,17 +493,17 @@ export function fitted(group, x, y, word, room, looks) {
 }
 
 // The looks of a label: that of a chosen query or key, or of the others.
-export const named = (chosen, kind) => (chosen ? `name ${kind} word` : "small");
+export const named = (chosen, kind) => (chosen ? `name ${kind} word` : "");
 export const heading = (group, x, y, words) => text(group, x, y, words, { at: "start", kind: "title" });
 
 // A panel with axes. Returns its scales and what draws in it.
-export function chart(group, { x, y, width, height, xs, ys, xLabel = "", yLabel = "", title = "", logY = false, ticks = [6, 5], xFormat = null, yFormat = null, xValues = null, yValues = null, below = 6 }) {
+export function chart(group, { x, y, width, height, xs, ys, xLabel = "", yLabel = "", title = "", logY = false, ticks = [6, 5], xFormat = null, yFormat = null, xValues = null, yValues = null }) {
   const X = scaleLinear().domain(xs).range([x, x + width]);
   const Y = (logY ? scaleLog() : scaleLinear()).domain(ys).range([y + height, y]);
-  const axis = (made, at, count, format, values, far, padding) =>
-    put(group, "g", "axis", { transform: `translate(${at})` }).call(made.ticks(count).tickFormat(format).tickValues(values).tickSizeInner(-far).tickPadding(padding).tickSizeOuter(0));
-  axis(axisBottom(X), [0, y + height], ticks[0], xFormat, xValues, height, below);
-  axis(axisLeft(Y), [x, 0], ticks[1], yFormat, yValues, width, 6);
+  const axis = (made, at, count, format, values, far) =>
+    put(group, "g", "axis", { transform: `translate(${at})` }).call(made.ticks(count).tickFormat(format).tickValues(values).tickSizeInner(-far).tickPadding(6).tickSizeOuter(0));
+  axis(axisBottom(X), [0, y + height], ticks[0], xFormat, xValues, height);
+  axis(axisLeft(Y), [x, 0], ticks[1], yFormat, yValues, width);
   if (xLabel) text(group, x + width / 2, y + height + 34, xLabel);
   if (yLabel) text(group, x - 36, y + height / 2, yLabel, { turn: -90 });
   if (title) heading(group, x, y - 10, title);
@@ -507,6 +513,10 @@ export function chart(group, { x, y, width, height, xs, ys, xLabel = "", yLabel 
     curve: (points, kind) => shape(group, `line ${kind}`, `M${points.map(([at, value]) => [X(at), Y(value)]).join("L")}`),
     point: (at, value, kind, size = 4) => circle(group, `fill ${kind}`, X(at), Y(value), size),
     upright: (at, kind) => segment(group, kind, X(at), y, X(at), y + height),
+    veil: (words) => {
+      box(group, "veil", x, y, width, height);
+      text(group, x + width / 2, y + 16, words);
+    },
     level: (value, kind) => segment(group, kind, x, Y(value), x + width, Y(value)),
   };
 }

@@ -60,7 +60,7 @@ export const penalties = {
     const weights = softmax(taken);
     const half = narrow ? width - 58 : (width - 128) / 2;
     const lowest = state.method === "alibi" ? -66 : min(-1, taken[LENGTH - 1]) * 1.1;
-    const both = { width: half, height: narrow ? 196 : 228, xs: [-(LENGTH - 1), 0], xLabel: "key − query", xFormat: whole, ticks: [5, 5], below: 13 };
+    const both = { width: half, height: narrow ? 196 : 228, xs: [-(LENGTH - 1), 0], xLabel: "key − query", xFormat: whole, ticks: [5, 5] };
     const left = chart(drawing, { ...both, x: 46, y: 26, ys: [lowest, -lowest * 0.05], title: "added to the score", yFormat: (v) => digits(v, lowest > -5 ? 1 : 0) });
     const right = chart(drawing, { ...both, x: narrow ? 46 : half + 114, y: narrow ? 300 : 26, ys: [0, max(0.13, ...weights) * 1.08], title: "attention weight (orange: 95 %)" });
     const inside = (points) => points.filter((point) => point[1] >= lowest);

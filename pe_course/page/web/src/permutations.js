@@ -65,7 +65,7 @@ export const permutations = {
     const words = read(state);
     const order = orderOf(state, words);
     const { weights, outputs } = numbers(state);
-    const [left, top, side] = narrow ? [94, 86, width - 98] : [112, 86, min(252, width - 340)];
+    const [left, top, side] = narrow ? [94, 86, min(244, width - 98)] : [112, 86, min(252, width - 340)];
     const cell = side / words.length;
     const down = order.map((word) => at[word]);
     heading(drawing, 0, 13, "attention weights");
@@ -76,7 +76,7 @@ export const permutations = {
       const kind = named(word === state.word, "key");
       fitted(drawing, left - 6, top + cell * (p + 0.5) + 4, words[word], left - 38, { at: "end", kind });
       fitted(drawing, left + cell * (p + 0.5) + 3, top - 6, words[word], min(70, (width - left - cell * (p + 0.5)) / 0.6), { at: "start", turn: -55, kind });
-      text(drawing, left + cell * (p + 0.5), top + cell * (at[state.word] + 0.5) + 4, whole(100 * weights[order.indexOf(state.word)][place]), { kind: "small on" });
+      text(drawing, left + cell * (p + 0.5), top + cell * (at[state.word] + 0.5) + 4, whole(100 * weights[order.indexOf(state.word)][place]), { kind: "on" });
     });
     box(drawing, "line key", left, top + cell * at[state.word], side, cell);
 

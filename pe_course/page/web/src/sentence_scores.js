@@ -74,7 +74,7 @@ export const sentenceScores = {
     const words = wordsOf(state.sentence);
     const weights = softmax(inRows(at, words.length)[query]);
     const [left, top] = [84, 70];
-    const side = narrow ? min(width - left - 4, 300) : 300;
+    const side = narrow ? min(width - left - 8, 246) : 300;
     const cell = side / words.length;
     const [least, high, shaded] = shades(at);
     heading(drawing, 0, 13, "scores");

@@ -48,7 +48,7 @@ export const shawRows = {
     const { drawing, state, width, narrow, at: [from, ...by] } = all;
     const { query, key, clip } = state;
     const { rows, vectors } = numbers(state);
-    const [left, top, side] = [26, 44, narrow ? width - 34 : min(262, width - 352)];
+    const [left, top, side] = [26, 44, narrow ? min(304, width - 34) : min(262, width - 352)];
     const cell = side / LENGTH;
     const row = rows[query][key];
     heading(drawing, 0, 13, "distance, clipped");
@@ -59,7 +59,7 @@ export const shawRows = {
       line.forEach((each, j) => {
         const [x, y] = [left + cell * j, top + cell * i];
         if (each - clip === hit) box(drawing, "frame", x + 1.5, y + 1.5, cell - 3, cell - 3);
-        text(drawing, x + cell / 2, y + cell / 2 + 4, whole(each - clip), { kind: "small on" });
+        text(drawing, x + cell / 2, y + cell / 2 + 4, whole(each - clip), { kind: "on" });
       });
     });
     range(LENGTH).forEach((j) => text(drawing, left + cell * (j + 0.5), top - 6, j, { kind: named(j === key, "key") }));
@@ -70,13 +70,13 @@ export const shawRows = {
     heading(drawing, x - 36, y - 31, "the table");
     cells(drawing, x, y, [9, line], vectors, 1.2);
     vectors.forEach((_, each) => {
-      text(drawing, x - 6, y + line * (each + 0.5) + 4, whole(each - clip), { at: "end", kind: each === row ? "name ink word" : "small" });
+      text(drawing, x - 6, y + line * (each + 0.5) + 4, whole(each - clip), { at: "end", kind: each === row ? "name ink word" : "" });
     });
     scale(drawing, x - 12, y + line * vectors.length + 8, digits(-1.2, 1), 1.2);
     box(drawing, "line ink", x - 1, y + line * row, 9 * D + 2, line);
 
     scale(drawing, left + side - 80, 5, whole(-most), most);
-    const room = narrow ? { x: x + 126, y: y, width: width - x - 138, height: 220 } : { x: x + 132, y: top, width: width - x - 146, height: 252 };
+    const room = { x: x + 126, y, width: width - x - 138, height: narrow ? 220 : 252 };
     const panel = chart(drawing, {
       ...room, xs: [-0.6, LAST + 0.6], ys: [-MOST, MOST], xLabel: "key", ticks: [5, 5], xFormat: whole, yFormat: (v) => digits(v, 1),
     });

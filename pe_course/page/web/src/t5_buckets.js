@@ -57,19 +57,21 @@ export const t5Buckets = {
     const { buckets, most, sides, query, key } = state;
     const { staircase, bucket } = numbers(state);
     const relative = key - query;
-    const side = narrow ? width - 60 : 232;
+    const side = narrow ? min(280, width - 60) : 232;
     const room = narrow ? width - 58 : width - side - 118;
     const reach = sides === "both";
     const panel = chart(drawing, {
       x: 46, y: 26, width: room, height: narrow ? 190 : 232, xs: [-FAR - 1, FAR + 1], ys: [-0.5, max(32, buckets)], xLabel: "key − query",
       title: "bucket", xFormat: whole, ticks: [narrow ? 5 : 7, 5],
     });
-    for (const edge of [-most, most]) if (most <= FAR) panel.upright(edge, "grey");
-    if (most <= FAR) text(drawing, panel.X(most) - 4, panel.Y(0) - 4, "max distance", { at: "end" });
+    if (most <= FAR) {
+      for (const edge of [-most, most]) panel.upright(edge, "grey");
+      text(drawing, panel.X(most) - 4, panel.Y(0) - 4, "max distance", { at: "end" });
+    }
     const steps = (from, to, values = at) => range(to - from + 1, from).flatMap((each) => [each - 0.5, each + 0.5].map((x) => [x, values[each + FAR]]));
     if (!reach) {
       panel.curve(steps(-FAR, FAR, numbers({ ...state, sides: "both" }).staircase), "grey dashed");
-      text(drawing, panel.X(most) - 4, panel.Y(0) - 22, "dashed: encoder", { at: "end" });
+      text(drawing, panel.X(min(most, FAR)) - 4, panel.Y(0) - 22, "dashed: encoder", { at: "end" });
     }
     panel.curve(steps(-FAR, 0), "below");
     if (reach) panel.curve(steps(1, FAR), "above");
