@@ -35,6 +35,7 @@ from posdoctor.subjects import (
 )
 from posdoctor.ways import of_blhd, of_tensor
 
+HOOKS = {"rotary": "rotate", "bias": "bias", "absolute": "embed"}  # of encodings of this library
 KINDS = {"rotary": Rotary, "bias": Bias, "absolute": Absolute, "position_ids": PositionIds}
 SHORT = (torch.bfloat16, torch.float16)
 
@@ -113,6 +114,12 @@ def as_subject(thing: object, kind: str | None, options: dict[str, Any]) -> Subj
     """Return the thing as what can be examined."""
     if isinstance(thing, Subject):
         return thing
+    if isinstance(thing, PositionEncoding):
+        hook = HOOKS.get(kind or "rotary", "")
+        hooks = subjects_of(thing, options.get("head_dim", 32), options.get("heads", 4))
+        if hook not in hooks:
+            raise InputError(f"{type(thing).__name__} has nothing of the kind {kind!r}")
+        return hooks[hook]
     if isinstance(thing, Tensor):
         return of_tensor(thing, kind)
     if isinstance(thing, tuple | list) and len(thing) == 2:

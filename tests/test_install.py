@@ -13,6 +13,7 @@ import sysconfig
 import zipfile
 from pathlib import Path
 
+import nbformat
 import pytest
 
 from tools import ROOT
@@ -129,10 +130,35 @@ print(*{name.partition(".")[0] for name in sys.modules} & {"IPython", "pe_course
 """
 
 
-def test_answers_run_when_pasted_with_nothing_but_the_wheel(alone):
+@pytest.mark.parametrize("page", ["answers", "own_code"])
+def test_blocks_run_when_pasted_with_nothing_but_the_wheel(alone, page):
     run, _ = alone
-    done = run("-c", PASTE, str(ROOT / "book/answers.ipynb"))
+    done = run("-c", PASTE, str(ROOT / f"book/{page}.ipynb"))
     assert done.returncode == 0 and done.stdout.splitlines()[-1] == "", done.stdout + done.stderr
+
+
+def test_what_the_page_says_of_tests_and_of_ci_runs_in_a_folder_with_nothing_but_the_wheel(alone):
+    run, target = alone
+    cells = {cell.id: cell.source for cell in nbformat.read(ROOT / "book/own_code.ipynb", 4).cells}
+    blocks = (cells[name] for name in ("own-rotary-code", "own-factory-code"))
+    mine = "\n\n".join(block.rpartition("\n\n\n")[0] for block in blocks)
+    folder = target.parent
+    (folder / "my_rope.py").write_text(mine)
+    (folder / "configs").mkdir()
+    shutil.copy(folder / "config.json", folder / "configs/llama.json")
+    test = re.search(r"```python\n(.*?)```", cells["own-shell"], re.DOTALL)[1]
+    (folder / "test_mine.py").write_text(test)
+    lines = re.findall(r"run: (posdoctor .*)", cells["own-shell"])
+    done = [run("-m", *line.split()) for line in lines]
+    assert [one.returncode for one in done] == [0, 0], [one.stdout + one.stderr for one in done]
+    assert run("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_mine.py").returncode == 0
+    (folder / "config.json").write_text(json.dumps(CONFIG | {"rope_theta": 5e5}))
+    try:
+        assert run("-m", *lines[0].split()).returncode == 1
+        failed = run("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_mine.py")
+        assert "rotary function rotate: base" in failed.stdout
+    finally:
+        (folder / "config.json").write_text(json.dumps(CONFIG))
 
 
 def test_the_doctor_examines_with_nothing_of_the_course_on_the_path(alone):
