@@ -63,7 +63,7 @@ class Report:
 
     @property
     def verdict(self) -> str:
-        """The first line's words: how many faults and doubts; no finding is no proof."""
+        """How many faults and doubts there are, in words; none is no proof."""
         found = told_once(self.findings)
         counts = {
             word: sum(each.level == level for each in found)
