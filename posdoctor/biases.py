@@ -201,7 +201,8 @@ def linear(slopes: Tensor, case: Case) -> None:
         case.facts["rule"] = "ALiBi"
         return
     wider = alibi_slopes(2 ** math.ceil(math.log2(heads))).double()[:heads]
-    detail = f"the first is {float(slopes[0]):.4g}, ALiBi's {float(wanted[0]):.4g}"
+    head = int((slopes / wanted - 1).abs().gt(1e-2).nonzero()[0])
+    detail = f"head {head} has {float(slopes[head]):.4g}, ALiBi's {float(wanted[head]):.4g}"
     if bool((slopes / wider - 1).abs().max() < 1e-2):
         case.fault("slopes", f"{detail}: those of the next power of two")
     elif near(slopes.sort().values, wanted.sort().values):
