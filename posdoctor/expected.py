@@ -115,6 +115,7 @@ def compare_with(mine: Profile, wanted: Profile, case: Case) -> None:
     if several_axes(wanted) and not several_axes(mine) and mine.inv_freq is not None:
         case.unexamined.append("axes of the pairs: a position is one number here")
     found = differences(mine, wanted)
+    case.unexamined += found.unexamined
     for part, (doubts, faults) in ANSWERED.items():
         known = all(getattr(each, part) is not None for each in (mine, wanted))
         if known and not found.has(*faults):
