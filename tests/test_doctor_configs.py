@@ -299,6 +299,7 @@ def test_a_window_that_no_layer_has_is_a_doubt_unless_the_file_switches_it_off(n
     fields, names = SWITCHES[name]
     report = diagnose({**SLIDING, **fields})
     assert report.names() == report.names(UNSURE) == names
+    assert ("warning: sliding_window 2048" in explain({**SLIDING, **fields})) == bool(names)
 
 
 @pytest.mark.parametrize("name", PUBLISHED)

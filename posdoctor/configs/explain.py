@@ -155,7 +155,8 @@ def explain(config: object, *, layout: str | None = None, base: float | None = N
         shown = [*meaning(layer, reading), *table(layer, context)]
         lines += [f"  {line}" for line in shown]
         lines += [f"  warning: {doubt.detail}" for doubt in doubts(layer, fields)]
-    whole = [each for each in reading.findings if each.name in ("field-unread", "not-by-kind")]
+    names = ("field-unread", "not-by-kind", "window-idle")
+    whole = [each for each in reading.findings if each.name in names]
     return "\n".join(lines + [f"warning: {each.detail}" for each in whole])
 
 
