@@ -214,9 +214,10 @@ def linear(slopes: Tensor, case: Case) -> None:
 @torch.no_grad()
 def examine_absolute(subject: Absolute, case: Case) -> Profile:
     """Examine a code that is added to the input."""
-    reach = reachable(lambda reach: subject.function(torch.arange(reach)), subject.reach, 32)
-    reach = reach or 32
-    places = torch.arange(min(48, reach - 20))
+    reach = reachable(lambda reach: subject.function(torch.arange(reach)), subject.reach, 8)
+    reach = reach or 8
+    step = min(17, reach // 4)
+    places = torch.arange(min(48, reach - step))
     try:
         table = subject.function(torch.arange(reach)).double()
         codes = subject.function(places).double()
@@ -233,18 +234,18 @@ def examine_absolute(subject: Absolute, case: Case) -> Profile:
     if near(codes, codes[:1].expand_as(codes)):
         case.fault("code-lost")
         return profile
-    if near(subject.function(places + 17).double(), codes):
+    if near(subject.function(places + step).double(), codes):
         if near(table[-len(codes) :], codes):  # Transformer-XL's: from the last key back
             case.unsure("code-shifted", "counted back from the last position")
         else:
-            case.fault("offset-ignored", "positions 0.. and 17.. give the same codes")
+            case.fault("offset-ignored", f"positions 0.. and {step}.. give the same codes")
     order = places.flip(0)
     if not case.has("offset-ignored") and not near(subject.function(order).double(), codes[order]):
         first = near(subject.function(order).double(), subject.function(places + order[0]).double()
                      if int(order[0] + places[-1]) < reach else codes)  # fmt: skip
         case.fault("first-position-only" if first else "positions-misread")
     rows_of(subject, codes, places, case)
-    sinusoid(codes, places, profile, case)
+    sinusoid(subject, codes, places, profile, case)
     return profile
 
 
@@ -263,7 +264,21 @@ def rows_of(subject: Absolute, codes: Tensor, places: Tensor, case: Case) -> Non
         case.fault("rows-interfere")
 
 
-def sinusoid(codes: Tensor, places: Tensor, profile: Profile, case: Case) -> None:
+def mirrored(subject: Absolute, codes: Tensor, places: Tensor, case: Case) -> None:
+    """Ask sines and cosines for negative positions, as distances are, if they take them."""
+    try:
+        before = subject.function(-places).double()
+    except Exception:  # a table, or a check: it is not for distances
+        return
+    if near(before, codes):
+        case.unsure(
+            "code-mirrored", f"positions 0 to {-len(places) + 1} and 0 to {len(places) - 1}"
+        )
+
+
+def sinusoid(
+    subject: Absolute, codes: Tensor, places: Tensor, profile: Profile, case: Case
+) -> None:
     """Look for pairs of columns that are sine and cosine of one angle."""
     width = codes.shape[1]
     if width % 2:
@@ -282,6 +297,7 @@ def sinusoid(codes: Tensor, places: Tensor, profile: Profile, case: Case) -> Non
         profile.inv_freq = fit.inv_freq.abs()[:, None]
         profile.attention_factor = float(size.mean())
         profile.rule = identify(fit.inv_freq.abs(), LOST / 5)
+        mirrored(subject, codes, places, case)
         case.facts |= {"form": f"sines and cosines, {layout}", "frequencies": str(profile.rule)}
         start = float(fit.phases[0])
         if bool((fit.inv_freq < 0).all()):

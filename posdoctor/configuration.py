@@ -105,6 +105,8 @@ def reading_of(config: Mapping[str, Any], case: Case) -> Reading:
         case.unsure("base-missing", "10000 is assumed here")
     if not reading.layout_known:
         case.unexamined.append("layout: the configuration does not tell it")
+    if named is not None and not reading.counted:
+        case.unexamined.append("the number of layers: it is missing, and the fewest are assumed")
     if named is not None and not reading.known:
         case.unexamined.append(
             f"whether models of type {named!r} read these fields so: their class is not known here"

@@ -16,6 +16,8 @@ import torch
 from pe_lib.sinusoidal import LAYOUTS
 from posdoctor.configs.checks import Contradiction, positive
 from posdoctor.configs.explain import Reading
+from posdoctor.configs.layer_kinds import row_of
+from posdoctor.configs.layers import text_of
 from posdoctor.configuration import for_text, is_configuration, profile_of, reading_of
 from posdoctor.findings import FAULT, NOTE, UNSURE
 from posdoctor.probes import Layout, Probe
@@ -32,6 +34,7 @@ READERS: dict[str, Callable[[Any], object]] = {  # of files of tensors
 MINE = ("base", "layout", "gain", "rotary_dim", "head_dim")
 OTHER_WORDS = {"rope_theta": "base", "theta": "base", "rotate_half": "half", "neox": "half",
                "gptj": "interleaved", "attention_factor": "gain"}  # fmt: skip
+GLOBAL = "global_head_dim"  # width of the heads of layers that see all
 TRIED = 64  # positions whose scores are compared
 
 # Doubts about a part that nothing is left of where the part is the expected one, and the findings
@@ -112,6 +115,7 @@ def compare_with(mine: Profile, wanted: Profile, case: Case) -> None:
     if several_axes(wanted) and not several_axes(mine) and mine.inv_freq is not None:
         case.unexamined.append("axes of the pairs: a position is one number here")
     found = differences(mine, wanted)
+    case.unexamined += found.unexamined
     for part, (doubts, faults) in ANSWERED.items():
         known = all(getattr(each, part) is not None for each in (mine, wanted))
         if known and not found.has(*faults):
@@ -147,14 +151,17 @@ def of_configuration(
 
     Where no layer is named, that is a kind with which it agrees, or else the nearest.
     """
-    read = Case()
+    read, called = Case(), as_called(config, mine)
     try:
-        reading = reading_of(config, read)
+        reading = reading_of(called, read)
     except Contradiction as error:
         raise InputError(f"expect must not contradict itself: {error}") from error
     case.unexamined += read.unexamined
     if layer is not None:
-        return named_layer(reading, layer)
+        wanted = named_layer(reading, layer)
+        kind = reading.layers[int(layer)].kind if str(layer).isdecimal() else str(layer)
+        doubt_width(kind, called is not config, mine, case)
+        return wanted
     kinds = wanted_kinds(reading)
     found = {name: differences(mine, wanted) for name, wanted in kinds.items()}
     nearest = min(found, key=lambda name: len(found[name].findings), default="")
@@ -170,7 +177,28 @@ def of_configuration(
             case.unsure("which-layer", f"as in {', '.join(agreeing)} layers, not as in {others}")
         elif not agreeing:
             case.facts["compared with"] += f"; what follows is against {nearest} layers"
+    doubt_width(nearest, called is not config, mine, case)
     return kinds.get(nearest, Profile("none"))
+
+
+def as_called(config: Mapping[str, Any], mine: Profile) -> Mapping[str, Any]:
+    """Return a file with the width of heads that it has and that a thing was called with.
+
+    Where a file has no `global_head_dim`, the class of Gemma 4 takes a width of its own for layers
+    that see all, whatever `head_dim` says.
+    """
+    given = text_of(config)
+    taken = row_of(given).get("fields", {}).get(GLOBAL)
+    if None in (taken, mine.dim) or given.get(GLOBAL) or given.get("head_dim") != mine.dim:
+        return config
+    return {**given, GLOBAL: mine.dim}
+
+
+def doubt_width(kind: str, assumed: bool, mine: Profile, case: Case) -> None:
+    """Say that the width of heads was assumed, if it was, of a kind of layers."""
+    if assumed and kind.startswith("full_attention"):
+        taken = f"where a file has no {GLOBAL}, its class makes heads of a width of its own"
+        case.unsure("rotary-width", f"heads of {mine.dim}, as head_dim says; {taken}")
 
 
 def wanted_kinds(reading: Reading) -> dict[str, Profile]:

@@ -512,6 +512,14 @@ def examine_model(model: object, other: object = None) -> Report:
     original = None if other is None else as_model(other)
     seen = tried(partial(look_at, subject)) if isinstance(subject, PublishedModel) else ""
     compare_ways(subject, case, {} if isinstance(seen, str) else by_place(seen))
+    if isinstance(original, PublishedModel) and case.has("mask-alone"):
+        theirs = Case()
+        compare_ways(original, theirs)
+        if "mask-alone" in theirs.facts and not theirs.has("mask-alone", "left-padding"):
+            case.drop("mask-alone")
+            case.fault(
+                "mask-alone", "the other model gives the logits that it gives without padding"
+            )
     case.unexamined.append("the weights: whether they were trained with these positions")
     profile: Profile | None = None
     config: Any = getattr(model, "config", None)

@@ -243,6 +243,7 @@ def compare_rates(mine: Profile, other: Profile, case: Case, where: str = "") ->
         if not case.has("rotary-width"):
             case.fault("frequencies", f"{len(a)} pairs rotate, expected {len(b)}", where)
         return
+    untold = a.shape != b.shape and other.layout is None  # which pairs are an axis's
     if a.shape != b.shape:
         case.unexamined.append(f"axes: {a.shape[1]} were measured, {b.shape[1]} are expected")
     elif a.shape[1] > 1 and not equal_rates(a, b) and compare_axes(a, b, case):
@@ -265,6 +266,8 @@ def compare_rates(mine: Profile, other: Profile, case: Case, where: str = "") ->
     ratio = a / b.clamp(min=TINY)
     if float(ratio.max() / ratio.min() - 1) < SAME:
         case.fault("factor", f"{detail}: all are {float(ratio.mean()):.4g} times as fast", where)
+    elif untold and torch.allclose(a.sort().values, b.sort().values, rtol=SAME):
+        case.unexamined.append("the order of the pairs: nothing says which are an axis's")
     elif torch.allclose(a.sort().values, b.sort().values, rtol=SAME):
         case.fault("frequencies", "the expected ones, in another order", where)
     elif "unknown" not in (ours.name, theirs.name) and ours.name != theirs.name:

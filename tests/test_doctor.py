@@ -459,6 +459,26 @@ def test_a_code_that_is_added_is_examined():
     assert "a table" in diagnose(Absolute(table)).case.facts["form"]
 
 
+def flattened(rows, columns):
+    """A code of places in a grid of rows and columns, by their number: a table."""
+    place = torch.arange(rows * columns)
+    both = codes(place // columns, 16), codes(place % columns, 16)
+    return torch.cat(both, 1)
+
+
+def test_a_table_with_few_rows_is_examined():
+    right, turned = flattened(3, 4), flattened(4, 3)
+    assert diagnose(lambda p: right[p], kind="absolute").healthy
+    wrong = diagnose(lambda p: turned[p], kind="absolute", expect=lambda p: right[p])
+    assert wrong.names(FAULT) == ["code-values"]
+
+
+def test_a_sinusoid_that_looks_the_same_ahead_and_behind_is_a_doubt():
+    assert diagnose(lambda p: codes(p, 32), kind="absolute").names() == []
+    same = diagnose(lambda p: codes(p.abs(), 32), kind="absolute")
+    assert same.names() == same.names(UNSURE) == ["code-mirrored"]
+
+
 VERDICTS = ("agree", "permuted on loading", "disagree", "not there")
 
 

@@ -204,6 +204,114 @@ def test_a_configuration_tells_the_layout_where_its_model_is_known():
     assert nameless.healthy and any("layout" in words for words in nameless.case.unexamined)
 
 
+GEMMA_4 = {
+    "model_type": "gemma4_text",
+    "head_dim": 64,
+    "layer_types": ["full_attention"],
+    "rope_parameters": {
+        "full_attention": {
+            "rope_type": "proportional",
+            "rope_theta": 1e6,
+            "partial_rotary_factor": 0.25,
+        }
+    },
+}
+WIDE = {**GEMMA_4, "global_head_dim": 64}  # fmt: skip
+
+
+@pytest.mark.parametrize("layer", [None, 0, "full_attention"])
+def test_a_width_of_heads_that_only_the_class_has_is_a_doubt_and_what_differs_is_a_fault(layer):
+    (each,) = from_config(WIDE)
+    options = {"dtypes": (), "expect": GEMMA_4, "layer": layer}
+    same = diagnose(function_of(each.rope), **options)
+    assert same.names() == same.names(UNSURE) == ["rotary-width"]
+    assert not diagnose(function_of(each.rope), **(options | {"expect": WIDE})).findings
+    eight = RoPE(64, layout="half", rotary_dim=16, inv_freq=each.rope.inv_freq[:8])
+    assert diagnose(function_of(eight), **options).names(FAULT) == ["rotary-width"]
+
+
+NEW = {"model_type": "new", "head_dim": 64, "rope_theta": 1e4}
+UNCOUNTED = {
+    "one kind": (NEW, ["layers"]),
+    "a pattern": (
+        {**NEW, "sliding_window": 8, "sliding_window_pattern": "LLG"},
+        ["layers 0, 1 (sliding_attention)", "layers 2 (full_attention)"],
+    ),
+    "a list by layer": (
+        {**NEW, "no_rope_layers": [1, 1, 0]}, ["layers 0, 1 (full_attention)",
+                                               "layers 2 (full_attention)"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNCOUNTED)
+def test_a_file_without_a_number_of_layers_is_read_and_this_is_said(name):
+    config, labels = UNCOUNTED[name]
+    report = diagnose(config)
+    assert not report.findings and list(report.case.facts) == labels
+    for each in (report, diagnose(right, dtypes=(), expect=config)):
+        assert any("number of layers" in words for words in each.case.unexamined)
+    with pytest.raises(TypeError, match="num_hidden_layers"):
+        from_config(config, layout="half")
+
+
+def test_pairs_of_several_axes_are_held_to_a_file_of_one_in_any_order():
+    rates = frequencies(64, 1e4)
+
+    def report(rows, columns):
+        def rotate(q, k, p):
+            axes = p.double()[:, None, :, :, None] * torch.stack([rows, columns])
+            angles = axes.flatten(-2)
+            return tuple(apply_rope(x.double(), angles, "half").to(x.dtype) for x in (q, k))
+
+        return diagnose(rotate, axes=2, dtypes=(), expect=NEW)
+
+    dealt = report(rates[::2], rates[1::2])
+    assert dealt.healthy and any("order of the pairs" in each for each in dealt.case.unexamined)
+    assert not report(rates[::2], rates[::2]).healthy
+
+
+def test_a_base_that_neither_models_nor_the_class_have_is_a_doubt_in_a_file():
+    for base, names in ((1000.0, ["unusual-base"]), (5e5, [])):
+        assert diagnose({**SIZED, "model_type": "llama", "rope_theta": base}).names() == names
+    row = model_types.defaults()["types"]
+    own = [name for name in model_types.ROTATING & set(row)
+           if row[name]["fields"].get("rope_theta") == 12e6]  # fmt: skip
+    assert not any(diagnose({"model_type": name}).case.has("unusual-base") for name in own)
+
+
+SLIDING = {"model_type": "qwen3", "head_dim": 64, "num_hidden_layers": 5, "rope_theta": 1e6,
+           "sliding_window": 2048}  # fmt: skip
+SWITCHES = {
+    "no switch": ({}, ["window-idle"]),
+    "from a layer that is not": (
+        {"use_sliding_window": True, "max_window_layers": 28}, ["window-idle"],
+    ),
+    "on": ({"use_sliding_window": True, "max_window_layers": 0}, []),
+    "off": ({"use_sliding_window": False}, []),
+    "kinds listed": ({"layer_types": ["full_attention"] * 5}, []),
+    "none": ({"sliding_window": None}, []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SWITCHES)
+def test_a_window_that_no_layer_has_is_a_doubt_unless_the_file_switches_it_off(name):
+    fields, names = SWITCHES[name]
+    report = diagnose({**SLIDING, **fields})
+    assert report.names() == report.names(UNSURE) == names
+    assert ("warning: sliding_window 2048" in explain({**SLIDING, **fields})) == bool(names)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_no_published_file_is_doubted_for_its_base_or_its_window(name):
+    case = Case()
+    try:
+        by_kind(PUBLISHED[name], case)
+    except InputError:
+        return
+    assert not case.has("unusual-base", "window-idle")
+
+
 # What a file says and what its class reads --------------------------------------------------------
 
 TOLD = {

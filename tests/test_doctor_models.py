@@ -14,7 +14,7 @@ from pe_course.model import LabModel, Transformer
 from pe_course.registry import METHODS, Sizes, encodings
 from pe_lib.sinusoidal import frequencies
 from posdoctor.doctor import InputError, compare, diagnose
-from posdoctor.findings import FAULT, UNSURE
+from posdoctor.findings import FAULT, NOTE, UNSURE
 from posdoctor.models import examine_model
 
 SIZES = Sizes(64, 4, 128)
@@ -177,6 +177,28 @@ def test_what_a_published_model_does_not_show_is_said():
     report = diagnose(transformers.GPT2LMHeadModel(config))
     assert report.healthy and "shift" in report.names()
     assert "add" in report.case.unexamined[-1]
+
+
+def test_a_model_that_a_mask_alone_does_not_move_differs_from_one_that_it_moves():
+    transformers = pytest.importorskip("transformers")
+
+    class Counting(transformers.GPT2LMHeadModel):
+        def forward(self, input_ids=None, attention_mask=None, position_ids=None, **others):
+            if position_ids is None and attention_mask is not None and attention_mask.ndim == 2:
+                position_ids = (attention_mask.long().cumsum(1) - 1).clamp(min=0)
+                position_ids = position_ids[:, -input_ids.shape[1] :]
+            others |= {"attention_mask": attention_mask, "position_ids": position_ids}
+            return super().forward(input_ids, **others)
+
+    torch.manual_seed(0)
+    config = transformers.GPT2Config(vocab_size=64, n_embd=32, n_layer=1, n_head=2, n_positions=99)
+    config.initializer_range = 0.2
+    plain, counting = transformers.GPT2LMHeadModel(config).eval(), Counting(config).eval()
+    counting.load_state_dict(plain.state_dict())
+    assert "mask-alone" in diagnose(plain).names(NOTE)
+    assert compare(plain, counting).names(FAULT) == ["mask-alone"]
+    assert "mask-alone" not in compare(counting, plain).names()
+    assert compare(plain, plain).healthy
 
 
 @pytest.mark.parametrize("name", ["qwen3_next", "bamba", "nemotron_h", "jamba"])

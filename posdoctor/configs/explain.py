@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -24,10 +24,11 @@ from pe_lib.rope_scaling import (
     yarn_attention_factor,
 )
 from posdoctor.configs import model_types
-from posdoctor.configs.layer_kinds import Fields, row_of, unread
+from posdoctor.configs.layer_kinds import Fields, own_bases, period_of, row_of, unread
 from posdoctor.configs.layers import Layer, fields_of, from_config, ignores_flat_parameters, text_of
 from posdoctor.configs.rope_types import TRAINED, Head, base_inv_freq, rope_type
 from posdoctor.findings import FAULT, NOTE, UNSURE, Finding
+from posdoctor.rules import usual
 
 SHOWN = 9  # pairs, of each kind of layer
 OLD_BASE, OLD_CONTEXT = 10000.0, 16384
@@ -45,6 +46,8 @@ class Reading:
         known: whether the class of its type is known; else nothing says how it reads the fields.
         layout_known: whether a field, the class or the caller says which components pair.
         base_known: the same of the base.
+        counted: whether a field or the class says how many layers there are.
+        said: fields that the file itself has.
     """
 
     fields: Fields
@@ -52,6 +55,8 @@ class Reading:
     known: bool
     layout_known: bool = True
     base_known: bool = True
+    counted: bool = True
+    said: Fields = field(default_factory=dict)
 
     @property
     def groups(self) -> dict[str, list[int]]:
@@ -78,9 +83,22 @@ class Reading:
         for name in unread(self.fields):
             detail = f"{name} is given, and classes of type {named} do not read it"
             yield Finding("field-unread", UNSURE, detail)
+        yield from self.idle_window()
         if ignores_flat_parameters(self.fields):
             given = f"rope_parameters are for all layers, and classes of type {named}"
             yield Finding("not-by-kind", FAULT, f"{given} read them by kind of layer only")
+
+    def idle_window(self) -> Iterator[Finding]:
+        """Yield that a window is named and no layer has one, unless the file switches it off."""
+        window, switch = self.said.get("sliding_window"), "use_sliding_window"
+        off = self.said.get(switch) is False or self.said.get("layer_types")
+        if not window or off or switch not in row_of(self.fields).get("fields", {}):
+            return
+        if all(layer.window is None for layer in self.layers):
+            names = (name for name in (switch, "max_window_layers") if name in self.fields)
+            told = ", ".join(f"{name} is {self.fields[name]}" for name in names)
+            detail = f"sliding_window {window} in {len(self.layers)} layers; {told}"
+            yield Finding("window-idle", UNSURE, detail)
 
 
 def read(
@@ -92,7 +110,8 @@ def read(
         config: as in `from_config`.
         layout: as in `from_config`.
         base: as in `from_config`.
-        lenient: a fragment, which names no model type, may leave out its base and its layers.
+        lenient: the number of layers may be missing: there are then as few as show every kind.
+            A fragment, which names no model type, may leave out its base and its window, too.
 
     Raises:
         TypeError, ValueError: as in `from_config`.
@@ -102,22 +121,24 @@ def read(
     fragment = given.get("model_type") is None
     if lenient and fragment:
         named = fields_of(given)
-        given = {"num_hidden_layers": len(named.get("layer_types") or [0]), **given}
         if any("sliding" in str(kind) for kind in named.get("layer_types") or ()):
             given = {"sliding_window": 1, **given}  # no finding reads how wide it is
-    pairs, rate = layout, base
+    pairs, rate, counted = layout, base, True
     while True:
         try:
             layers = from_config(given, layout=pairs, base=rate)
-        except ValueError as error:
-            if str(error).startswith("layout must be given"):
+        except (TypeError, ValueError) as error:
+            if lenient and str(error) == "num_hidden_layers must be an int, got None":
+                given["num_hidden_layers"], counted = period_of(fields_of(given)), False
+            elif str(error).startswith("layout must be given"):
                 pairs = "half"  # nothing is said of it
             elif lenient and fragment and str(error).startswith("rope_theta must be given"):
                 rate = OLD_BASE
             else:
                 raise
         else:
-            return Reading(fields_of(given), layers, known, pairs == layout, rate == base)
+            found = pairs == layout, rate == base, counted
+            return Reading(fields_of(given), layers, known, *found, given)
 
 
 def explain(config: object, *, layout: str | None = None, base: float | None = None) -> str:
@@ -134,7 +155,8 @@ def explain(config: object, *, layout: str | None = None, base: float | None = N
         shown = [*meaning(layer, reading), *table(layer, context)]
         lines += [f"  {line}" for line in shown]
         lines += [f"  warning: {doubt.detail}" for doubt in doubts(layer, fields)]
-    whole = [each for each in reading.findings if each.name in ("field-unread", "not-by-kind")]
+    names = ("field-unread", "not-by-kind", "window-idle")
+    whole = [each for each in reading.findings if each.name in names]
     return "\n".join(lines + [f"warning: {each.detail}" for each in whole])
 
 
@@ -242,6 +264,8 @@ def doubts(layer: Layer, fields: Fields) -> Iterator[Finding]:
         fallback = "it is what files fall back to; was the field lost?"
         told = f"base {base:g} for a context of {context}: {fallback}"
         yield Finding("base-small", UNSURE, told)
+    if base not in own_bases(fields) and not usual(base, len(layer.sections) or 1):
+        yield Finding("unusual-base", UNSURE, f"base {base:g}")
     factor, trained = parameters.get("factor"), parameters.get(TRAINED)
     if name in ("yarn", "longrope", "llama3") and trained is None:
         taken = f"{context} is taken, which is the whole context"

@@ -57,6 +57,14 @@ RULES = (
 )
 
 
+# What repeats after so many layers, or has an entry for each.
+PERIODS = (
+    "sliding_window_pattern", "_sliding_window_pattern", "global_attn_every_n_layers",
+    "full_attention_interval", "attn_layer_period", "no_rope_layer_interval",
+    "nope_layer_interval", "block_types", "no_rope_layers", "layer_rope_theta", *BY_NUMBER,
+)  # fmt: skip
+
+
 def first(fields: Fields, *names: str) -> Any:
     """Return the first of these fields that is given and not None, or None."""
     return next((fields[name] for name in names if fields.get(name) is not None), None)
@@ -151,6 +159,12 @@ def layer_count(fields: Fields) -> Any:
     if count is None or fields.get("model_type") not in model_types.TWICE:
         return count
     return 2 * count
+
+
+def period_of(fields: Fields) -> int:
+    """Return how few layers show each kind that the fields name, where none counts them."""
+    given = (fields.get(name) or 1 for name in PERIODS)
+    return max(each if isinstance(each, int) else len(each) for each in given)
 
 
 def attending(fields: Fields, count: int) -> set[int]:
@@ -254,6 +268,16 @@ def unread(fields: Fields) -> list[str]:
     if fixed is not None and fields.get("rope_theta", fixed) not in (None, fixed):
         found.append("rope_theta")
     return found
+
+
+def own_bases(fields: Fields) -> set[Any]:
+    """Return the bases that the class of a file has of its own."""
+    row = row_of(fields)
+    return {
+        part.get("rope_theta")
+        for part in (row.get("fields"), *row.get("rope", {}).values())
+        if part
+    }
 
 
 def unstretched(parameters: Fields) -> bool:
