@@ -20,6 +20,6 @@ def test_a_fault_is_named_as_the_record_says(case):
 def test_no_corrected_twin_is_accused_but_two_that_are_held_to_something_else():
     twins = [line[f"twin {how}"] for line in RECORDED.values() for how in ("alone", "held")]
     accused = [words for words in twins if words and not words.startswith("refused")]
-    # f08, an indexer that is held to its file's main attention, as no option names the indexer; i01,
-    # which gives numbers of texts and not position ids.
+    # f08 is an indexer, held to its file's main attention: no option names the indexer. i01 gives
+    # numbers of texts, and no position ids.
     assert accused == ["layout", "ids-not-counted"]
