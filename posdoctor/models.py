@@ -571,6 +571,7 @@ def examine_layers(
         seen = replace(seen, far=None)
     if config is not None:
         examine_angles(model.model, seen, config, model.dtype, case)
+    case.unexamined.append(f"windows wider than {TOKENS} tokens, which are run at once")
     if isinstance(original, PublishedModel):
         dtype = max(model.dtype, original.dtype, key=lambda each: torch.finfo(each).eps)
         compare_looks(seen, look_at(original), dtype, "the other model", case)
@@ -579,5 +580,9 @@ def examine_layers(
     if isinstance(anew, str):
         case.unexamined.append(f"gain and softmax scale beside its class, built anew: {anew}")
         return
+    if type(anew) is type(model.model):
+        case.unexamined.append(
+            "gain and softmax scale in the class's code: built anew, the class has the same code"
+        )
     theirs = look_at(PublishedModel(anew))
     compare_looks(seen, theirs, model.dtype, "its class, built anew", case, UNSURE)
