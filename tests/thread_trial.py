@@ -2,7 +2,8 @@
 
 Alone, and held to what a user has beside it: the configuration, or, where no configuration tells
 it, the twin. `python tests/thread_trial.py` writes what came out into thread_trial.csv, which
-test_thread_faults.py holds the doctor to.
+test_thread_faults.py holds the doctor to. thread_trial_first.csv is how the first run came out,
+before anything was mended.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def held(case: dict[str, Any], thing: Any) -> Report | None:
 
 def row(case: dict[str, Any]) -> dict[str, str]:
     """Return what the doctor says of a fault and of its twin."""
-    found = {name: case[name] for name in ("id", "kind", "part")}
+    found = {name: case[name] for name in ("id", "kind", "part", "thread", "what")}
     for name in ("faulty", "twin"):
         thing = case[f"make_{name}"]
         for how in ("alone", "held"):
