@@ -166,11 +166,11 @@ def trial() -> list[str]:
     counts = [Counter(outcome(line)[0] for line in lines) for lines in (first, now)]
     accused = [sum(outcome(line, "twin")[0] == "named" for line in lines) for lines in (first, now)]
     table = [
-        "| what was wrong | first run | now | the corrected twin, now |",
-        "|---|---|---|---|",
+        "| part | what was wrong | first run | now | its twin |",
+        "|---|---|---|---|---|",
         *(
-            f"| {escaped(line['what'])} ([thread]({line['thread']})) | {outcome(old)[1]} | "
-            f"{outcome(line)[1]} | {outcome(line, 'twin')[1]} |"
+            f"| {line['part']} | {escaped(line['what'])} ([thread]({line['thread']})) | "
+            f"{outcome(old)[1]} | {outcome(line)[1]} | {outcome(line, 'twin')[1]} |"
             for old, line in zip(first, now, strict=True)
         ),
     ]
