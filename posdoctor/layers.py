@@ -30,6 +30,10 @@ from posdoctor.subjects import InputError
 from posdoctor.tolerances import LOST, rounding
 
 TOKENS = 47  # no width of a head
+SUMMED = 512  # roundings in float32 that follow one another in a whole model
+READABLE = 1e-2  # radians, or shares of a pair's size: what is farther off is no rotation
+UNREAD = "they move by no rotation that we can read"
+SIDE = ("queries only", "keys only")
 HIDDEN = -5e3  # a score below it is a mask's: some models hide by -1e4, the others by more
 BY_LENGTH = {"dynamic", "longrope"}
 PRODUCTS = ("matmul", "bmm", "baddbmm", "__matmul__")
@@ -244,11 +248,6 @@ def measured(x: Tensor, expected: Profile, since: Tensor | None = None) -> Profi
         else Rule("unknown"),
         backwards=bool((fit.inv_freq < 1e-9).all()),
     )
-
-
-SIDE = ("queries only", "keys only")
-UNREAD = "they move by no rotation that we can read"
-READABLE = 1e-2  # radians, or shares of a pair's size: what is farther off is no rotation
 
 
 def spread_places(reach: int) -> Tensor:

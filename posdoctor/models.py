@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from posdoctor.configuration import examine_configuration
 from posdoctor.findings import UNSURE
 from posdoctor.layers import (
+    SUMMED,
     TOKENS,
     Look,
     bound,
@@ -32,13 +33,12 @@ from posdoctor.layers import (
     unmoved,
 )
 from posdoctor.profile import Case, Profile
-from posdoctor.reference import built_anew, compare_looks
+from posdoctor.reference import apart, built_anew, compare_looks
 from posdoctor.report import Report
 from posdoctor.subjects import InputError
 from posdoctor.tolerances import rounding
 
 LENGTH, SHIFT, PADS, STEPS = 24, 37, 5, 6
-SUMMED = 512  # roundings in float32 that follow one another in a whole model
 FEW = 0.1  # of all logits
 HOW = (
     "A model of your own needs what posdoctor.models.CausalModel lists, a few lines around your "
@@ -304,22 +304,17 @@ WAYS: dict[str, tuple[Way, tuple[str, ...]]] = {  # and what each presupposes
 }
 
 
-def distance(one: Tensor, other: Tensor) -> float:
-    """Return how far logits are from others, as a share of the largest of these."""
-    return float((one.double() - other.double()).abs().max() / other.double().abs().max())
-
-
 def lacking(model: CausalModel, ids: Tensor, plain: Tensor, case: Case) -> dict[str, str]:
     """Return which presuppositions of ways do not hold, and why; facts say what was measured."""
     limit, lacks = bound(model.dtype, SUMMED), {}
-    size = distance(whole(model, ids), plain)
+    size = apart(whole(model, ids), plain)
     if not size <= limit:
         reason = f"two equal calls differ by {size:.1e} of the largest logit"
         return dict.fromkeys(("causal", "positions", "mask", "cache", "padding"), reason)
     half = ids.shape[1] // 2
     later = torch.cat([ids[:, :half], ids[:, half:].flip(1)], dim=1)
     both = whole(model, later)[:, :half], plain[:, :half]
-    size, moved = distance(*both), float((both[0] != both[1]).double().mean())
+    size, moved = apart(*both), float((both[0] != both[1]).double().mean())
     # What nothing enters keeps its sums; in a short type, few of them may be rounded otherwise.
     still = size <= rounding(torch.float32, 4) or (size <= limit and moved < FEW)
     words = f"other tokens behind a token change its logits by {size:.1e} of the largest"
@@ -349,14 +344,14 @@ def unpublished(
         lacks["positions"] = f"{name} takes no position_ids"
     else:
         counted = torch.arange(length)[None]
-        size = tried(lambda: distance(model.logits(ids, counted, None), plain))
+        size = tried(lambda: apart(model.logits(ids, counted, None), plain))
         if isinstance(size, str) or not size <= limit:
             lacks["positions"] = (
                 f"given 0, 1, 2, ..., logits differ from those without: {spell(size)}"
             )
     if "mask" in lacks or bidirectional:
         return lacks
-    size = tried(lambda: distance(model.logits(ids, None, causal(length)), plain))
+    size = tried(lambda: apart(model.logits(ids, None, causal(length)), plain))
     if isinstance(size, str) or not size <= limit:
         window = getattr(model.config, "sliding_window", None)
         why = f"; it has a window of {window}" if window else ""
@@ -366,7 +361,7 @@ def unpublished(
         return lacks
     seen = 1 + PADS
     other = torch.cat([ids[:, :seen].roll(1, 1), ids[:, seen:]], dim=1)
-    size = distance(*(model.logits(x, None, causal(length, seen))[:, seen:] for x in (ids, other)))
+    size = apart(*(model.logits(x, None, causal(length, seen))[:, seen:] for x in (ids, other)))
     if not size <= limit:
         lacks["mask"] = (
             f"tokens that a 4-D mask hides change logits by {size:.1e}: layers that recur or "
@@ -408,7 +403,7 @@ def compare_ways(
         reason = next((lacks[need] for need in needs if need in lacks), None)
         if reason is None:
             size = tried(partial(way, model, ids))
-            size = size if isinstance(size, str) else distance(size, plain)
+            size = size if isinstance(size, str) else apart(size, plain)
             reason = size if isinstance(size, str) else None
         if reason is not None:
             missed.setdefault(reason, []).append(name)
@@ -462,8 +457,8 @@ def as_people_pad(
     if isinstance(padding, str):
         missed.setdefault(padding, []).append("padding with a 2-D mask")
     else:
-        alone, best = distance(padding[0], plain), distance(padding[1], plain)
-        shows = distance(padding[2], padding[1])
+        alone, best = apart(padding[0], plain), apart(padding[1], plain)
+        shows = apart(padding[2], padding[1])
         case.facts["mask-alone"] = f"differs by {alone:.1e} of the largest logit"
         fixed = not given and not alone <= limit and shows <= limit
         if not best <= limit and not fixed:
@@ -535,7 +530,7 @@ def examine_model(model: object, other: object = None) -> Report:
         else:
             examine_layers(subject, seen, given if profile else None, original, case)
     elif original is not None:
-        size = distance(*(whole(each, drawn(subject, 1, TOKENS)) for each in (subject, original)))
+        size = apart(*(whole(each, drawn(subject, 1, TOKENS)) for each in (subject, original)))
         case.facts["beside the other model"] = f"logits differ by {size:.1e} of the largest"
         if not size <= bound(subject.dtype, SUMMED):
             case.fault("logits-differ", f"by {size:.2g} of the largest")

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from posdoctor.findings import FAULT
 from posdoctor.layers import (
     READABLE,
+    SUMMED,
     TOKENS,
     Attended,
     Look,
@@ -68,7 +69,7 @@ def compare_looks(
         case: gets findings, each with the layers that it is about.
         unknown: the level of a difference for which no cause is found.
     """
-    size, limit = apart(mine.plain.answer, other.plain.answer), bound(dtype, 512)
+    size, limit = apart(mine.plain.answer, other.plain.answer), bound(dtype, SUMMED)
     names, theirs = list(mine.plain.states), list(other.plain.states)
     if len(names) != len(theirs):
         case.unexamined.append(f"layers beside {than}: there are {len(names)} and {len(theirs)}")
@@ -109,6 +110,7 @@ def apart(a: Tensor, b: Tensor) -> float:
     """Return how far two tensors are apart, as a share of the largest; infinity if unlike."""
     if a.shape != b.shape:
         return torch.inf
+    a, b = a.double(), b.double()
     return float((a - b).abs().max() / b.abs().max().clamp(min=1e-30))
 
 

@@ -53,9 +53,8 @@ COARSE = rounding(torch.bfloat16, 4)  # radians: cosines and sines that are kept
 PHASE = COARSE / 6  # radians at position 0 that a cosine in a short float leaves
 STILL = torch.finfo(torch.float32).eps  # radians per position: a pair that does not rotate
 MANY = 257  # times 16 tokens, more than a rule's trained length is as a rule
-LONGEST: tuple[int, ...] = tuple(
-    2**k for k in range(5, 21)
-)  # last positions of the calls that are compared
+# Last positions of the calls that are compared.
+LONGEST: tuple[int, ...] = tuple(2**k for k in range(5, 21))
 ORDER = (4, 0, 9, 1, 7, 2, 10, 3, 8, 5, 6)
 
 
@@ -117,9 +116,8 @@ def examine_rotary(
     profile.backwards = case.has("direction")
     clean = not case.has("mixed-layouts", "not-a-rotation", "overwritten", "sine-sign-lost")
     free = not counted and not probe.by_first and "gain" not in case.facts
-    far_probe = probe.of(
-        deepcopy(fresh) if fresh else subject.function
-    )  # long calls may leave a memory
+    # Long calls may leave a memory.
+    far_probe = probe.of(deepcopy(fresh) if fresh else subject.function)
     longest = longest_alike(far_probe, both, reach, case) if free else LONGEST[-1]
     reach = min(reach, longest + 1)
     if "gain" in case.facts:

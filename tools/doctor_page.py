@@ -1,8 +1,8 @@
 """The proofs of the doctor, as a page: planted bugs and what it said, and where it cannot tell.
 
-Nothing is examined here. Tables in book/data keep what the doctor said, and tests/test_doctor.py
-holds them to what it says: of planted bugs (`python tests/planted.py` writes them) and of
-published functions (`python tests/published.py`).
+Nothing is examined here. Tables keep what the doctor said, and tests hold them to what it says: of
+planted bugs (`python tests/planted.py` writes them), of faults from public threads
+(`python tests/thread_trial.py`) and of published functions (`python tests/published.py`).
 """
 
 from __future__ import annotations

@@ -79,6 +79,11 @@ class Reading:
         """What looks like a mistake, in the file and in each kind of layer."""
         for indices in self.groups.values():
             yield from doubts(self.layers[indices[0]], self.fields)
+        yield from self.of_file
+
+    @property
+    def of_file(self) -> Iterator[Finding]:
+        """What looks like a mistake in the file as a whole."""
         named = self.fields.get("model_type")
         for name in unread(self.fields):
             detail = f"{name} is given, and classes of type {named} do not read it"
@@ -155,9 +160,7 @@ def explain(config: object, *, layout: str | None = None, base: float | None = N
         shown = [*meaning(layer, reading), *table(layer, context)]
         lines += [f"  {line}" for line in shown]
         lines += [f"  warning: {doubt.detail}" for doubt in doubts(layer, fields)]
-    names = ("field-unread", "not-by-kind", "window-idle")
-    whole = [each for each in reading.findings if each.name in names]
-    return "\n".join(lines + [f"warning: {each.detail}" for each in whole])
+    return "\n".join(lines + [f"warning: {each.detail}" for each in reading.of_file])
 
 
 def meaning(layer: Layer, reading: Reading) -> list[str]:
